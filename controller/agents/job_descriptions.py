@@ -11,12 +11,12 @@ import hashlib
 import threading
 from collections import OrderedDict
 
-from controller.agents.translate import MessageError, described_job
+from controller.agents.translate import MessageError, check_size, described_job
 from controller.model.job import Job
 from controller.wire import agent_pb2 as wire
 
 LONG = 256
-"""With more flows than that, a description is translated in a thread, so that no agent waits for it. Chosen:
+"""With more flows and hosts, a description is translated in a thread, so that no agent waits for it. Chosen:
 it takes less than a millisecond."""
 MOST_FLOWS = 1 << 17
 """How many flows of descriptions are kept. Chosen: those of the two largest jobs."""
@@ -35,6 +35,10 @@ class JobDescriptions:
 
         The rank of the worker does not count.
         """
+        try:
+            check_size(join)
+        except MessageError as error:
+            return str(error)
         rank, join.rank = join.rank, 0
         digest = hashlib.blake2b(join.SerializeToString(deterministic=True), digest_size=32).digest()
         join.rank = rank

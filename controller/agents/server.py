@@ -351,7 +351,7 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
     async def _job_of(self, message: wire.AgentMessage) -> Callable[[wire.JobJoin], Job]:
         """What translates the description of a job in this message."""
         descriptions = self._descriptions
-        if len(message.job_join.flows) > LONG:
+        if len(message.job_join.flows) + len(message.job_join.hosts) > LONG:
             ready = await asyncio.to_thread(descriptions.job, message.job_join)
             return lambda _: accepted(ready)
         return lambda join: accepted(descriptions.job(join))

@@ -37,7 +37,9 @@ from controller.wire.limits import (
     MAX_EARLIER_REPORTS,
     MAX_FLOW_NAME_CHARS,
     MAX_FLOWS_OF_JOB,
+    MAX_HOSTS_OF_JOB,
     MAX_NAME_CHARS,
+    MAX_PHASES_OF_JOB,
     MAX_REASON_CHARS,
     MAX_REPORT_BINS,
 )
@@ -262,17 +264,27 @@ def _iteration(host: str, report: wire.IterationReport) -> IterationReport:
     )
 
 
+def check_size(join: wire.JobJoin) -> None:
+    """Refuse the description of a job that is too large, before it is read. Raises MessageError."""
+    for what, found, most in (
+        ("flows", len(join.flows), MAX_FLOWS_OF_JOB),
+        ("hosts", len(join.hosts), MAX_HOSTS_OF_JOB),
+        ("phases", len(join.phases), MAX_PHASES_OF_JOB),
+    ):
+        if found > most:
+            raise MessageError(
+                f"job {join.job[:MAX_NAME_CHARS]}: it has {found:,} {what}; legal: at most {most:,}"
+            )
+
+
 def described_job(join: wire.JobJoin) -> Job:
     """The job that a worker describes when it joins. Raises MessageError."""
+    check_size(join)
     for what, name in (("a job's", join.job), ("a model's", join.model)):
         if len(name) > MAX_NAME_CHARS:
             raise MessageError(f"{what} name has {len(name)} characters; legal: at most {MAX_NAME_CHARS}")
     if not 1 <= join.gpus <= MAX_GPUS:
         raise MessageError(f"job {join.job}: it has {join.gpus:,} GPUs; legal: 1 to {MAX_GPUS:,}")
-    if len(join.flows) > MAX_FLOWS_OF_JOB:
-        raise MessageError(
-            f"job {join.job}: it has {len(join.flows):,} flows; legal: at most {MAX_FLOWS_OF_JOB:,}"
-        )
     try:
         sender = canonical_sender(join.sender or DCQCN)
     except ValueError as error:

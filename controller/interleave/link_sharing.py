@@ -40,6 +40,10 @@ SEARCH_WEIGHT = 0.15
 """The same cost when the plan search arranges paths. Chosen lower than ROUTING_WEIGHT: the search evaluates
 each plan with its shifts afterwards, so a wrong estimate costs one evaluation only."""
 
+_PAIRS_KEPT = 1 << 14
+"""Pairs of profiles whose fit is remembered. Chosen: more than those of 128 jobs, which stay from plan to
+plan."""
+
 
 def contended(link: SharedLink, slack: float) -> bool:
     """Whether several jobs use the link and their peak rates together exceed it by more than `slack`."""
@@ -59,7 +63,7 @@ def pair_fits(
     return _phases_fit(first, periods[a], second, periods[b], slack)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=_PAIRS_KEPT)
 def _phases_fit(
     first: tuple[Phase, ...], period: int, second: tuple[Phase, ...], other: int, slack: float
 ) -> bool:

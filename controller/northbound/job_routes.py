@@ -18,6 +18,7 @@ from controller.northbound.etags import IfMatch, check_match, tag_of
 from controller.northbound.problems import leading, problems
 from controller.northbound.repeats import IdempotencyKey, Repeats
 from controller.northbound.tokens import Caller, Role
+from controller.wire.limits import MAX_FLOWS_OF_JOB, MAX_HOSTS_OF_JOB, MAX_PHASES_OF_JOB
 from controller.wire.senders import Sender
 
 _NS_PER_MS = 1_000_000
@@ -31,7 +32,7 @@ _ERRORS = problems(
     _412="The job was changed meanwhile.",
     _503="This controller does not lead, or is busy.",
 )
-Name = Annotated[str, Path(max_length=1_000, description="Name of a job.")]
+Name = Annotated[str, Path(max_length=MAX_PHASES_OF_JOB, description="Name of a job.")]
 _EXAMPLE: dict[str, Any] = {
     "name": "vgg19",
     "model": "VGG19",
@@ -68,14 +69,21 @@ class JobChangeIn(schema.Out):
     model: _Text | None = None
     gpus: int | None = Field(None, ge=1, le=1_000_000, description="Of the whole job.")
     hosts: list[_Text] | None = Field(
-        None, min_length=1, max_length=65_536, description="Of each worker, in the order of the ranks."
+        None,
+        min_length=1,
+        max_length=MAX_HOSTS_OF_JOB,
+        description="Of each worker, in the order of the ranks.",
     )
     period_ms: _Ms | None = Field(None, description="Period of an iteration; 0: not known yet.")
     phases: list[PhaseIn] | None = Field(
-        None, max_length=1_000, description="The profile, if it is known: sorted, without overlap."
+        None,
+        max_length=MAX_PHASES_OF_JOB,
+        description="The profile, if it is known: sorted, without overlap.",
     )
     flops_per_iteration: float | None = Field(None, ge=0, le=1e30, allow_inf_nan=False)
-    flows: list[FlowIn] | None = Field(None, max_length=65_536, description="The queue pairs of the job.")
+    flows: list[FlowIn] | None = Field(
+        None, max_length=MAX_FLOWS_OF_JOB, description="The queue pairs of the job."
+    )
     traffic: dict[str, Any] | None = Field(
         None,
         description="Instead of `flows`: collectives and parallelism, as `traffic` of a job in agent.toml.",
@@ -92,12 +100,12 @@ class JobIn(JobChangeIn):
     model: _Text = "unknown"
     gpus: int = Field(ge=1, le=1_000_000, description="Of the whole job.")
     hosts: list[_Text] = Field(
-        min_length=1, max_length=65_536, description="Of each worker, in the order of the ranks."
+        min_length=1, max_length=MAX_HOSTS_OF_JOB, description="Of each worker, in the order of the ranks."
     )
     period_ms: _Ms = Field(0, description="Period of an iteration; 0: not known yet.")
     phases: list[PhaseIn] = Field(
         default_factory=list,
-        max_length=1_000,
+        max_length=MAX_PHASES_OF_JOB,
         description="The profile, if it is known: sorted, without overlap.",
     )
     flops_per_iteration: float = Field(0, ge=0, le=1e30, allow_inf_nan=False)

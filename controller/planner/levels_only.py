@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from controller.interleave.joint.evaluator import Effort
+from controller.interleave.joint.evaluator import Effort, Evaluator
 from controller.interleave.joint.instance import Choice
 from controller.kernel import available
 from controller.planner.ask import ask_levels
@@ -27,6 +27,11 @@ LIMITS = SearchLimits(
     thorough=Effort((201, 202, 203), 12),
     min_gain=0.005,
 )
+_MOST_FLOWS = 10_000
+"""With more elephants nothing is evaluated. Chosen: the preparation of the search then takes seconds."""
+_MOST_STREAMS = 5_000
+"""The same for the streams of jobs that share links. Chosen: their rates take a time that grows by the
+square; for 8,000 streams a plan took 12 s."""
 _PLAIN = 200
 """How many times slower the evaluator is without its compiled loops, measured."""
 
@@ -45,11 +50,15 @@ def levels_only(demands: Demands, stop: Stop = never) -> Candidate:
     so, the search ends with the best that it has.
     """
     start = undisturbed(demands).with_levels()
+    if len(demands.elephants) > _MOST_FLOWS:
+        return _unevaluated(start)
     ways = start.routing.ways
     only = {f.name: (ways[f.name],) for f in demands.elephants if f.name in ways}
     instance = instance_of(demands, only)
     names = [p.name for p in instance.jobs]
     base = choice_of(instance, start)
+    if max((len(g.streams) for g in Evaluator(instance).groups(base)), default=0) > _MOST_STREAMS:
+        return _unevaluated(start)
     given: dict[str, Choice] = {}
     for words, level in _levels(start, instance.levels):
         choice = replace(base, level=tuple(level[n] for n in names))
@@ -66,16 +75,21 @@ def levels_only(demands: Demands, stop: Stop = never) -> Candidate:
             instance, given, objective=objective, limits=limits, stop=stop, seed=demands.inputs.seed
         )
     if found is None:
-        too_many = "too many jobs and flows to evaluate plans"
-        if policy.max_slowdown is not None:
-            return equal_shares(demands, too_many)
-        return replace(start, reason=too_many)
+        return _unevaluated(start)
     reason = search_reason(found, policy, ecmp.mean, names)
     expected = expected_of(policy, instance.jobs, found.value.lengths, ecmp)
     if found.choice == base:
         return replace(start, reason=reason, expected=expected)
     levels = dict(zip(names, found.choice.level, strict=True))
     return replace(start, priorities=start.priorities.changed(levels), reason=reason, expected=expected)
+
+
+def _unevaluated(start: Candidate) -> Candidate:
+    """The plan where the search would take too long."""
+    too_many = "too many jobs and flows to evaluate plans"
+    if start.demands.inputs.policy.max_slowdown is not None:
+        return equal_shares(start.demands, too_many)
+    return replace(start, reason=too_many)
 
 
 def _levels(start: Candidate, most: int) -> Iterator[tuple[str, Mapping[str, int]]]:

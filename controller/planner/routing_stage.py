@@ -25,6 +25,10 @@ from controller.routing.fabric import Ints
 from controller.routing.from_topology import Failures
 from controller.routing.protocol import ArrayRoutes, LeftToHash, RoutingProblem
 
+_MOST_JOBS_IN_TIME = 128
+"""With more jobs, paths are chosen as if no two could share a link in time. Chosen: each pair of jobs takes
+half a millisecond."""
+
 
 @dataclass(frozen=True)
 class RoutingStage:
@@ -130,9 +134,10 @@ class _TimeSharing:
 def route_flows(demands: Demands, *, time_sharing: bool = True) -> RoutingStage:
     """Ask the policy's routing for paths, and find a source port for each.
 
-    With `time_sharing`, and if the policy's timing has slots, a link costs less for two jobs that could share
-    it in time. If the routing leaves the flows to the hash, but the order or the timing depends on the links
-    that jobs share, the source ports are drawn here, so that the links are known.
+    With `time_sharing`, if the policy's timing has slots and there are not too many jobs, a link costs less
+    for two jobs that could share it in time. If the routing leaves the flows to the hash, but the order or
+    the timing depends on the links that jobs share, the source ports are drawn here, so that the links are
+    known.
 
     Raises:
         PolicyError: the routing cannot handle these flows, or its answer is not legal.
@@ -144,7 +149,8 @@ def route_flows(demands: Demands, *, time_sharing: bool = True) -> RoutingStage:
     unknown = flows_of_unknown_port(x.queue_pairs)
     commodities = _commodities(demands, unknown)
     in_force, ports = _in_force(demands, commodities)
-    overlap = _TimeSharing(demands) if time_sharing and policy.timing.holds_slots else None
+    time_sharing = time_sharing and policy.timing.holds_slots and len(x.jobs) <= _MOST_JOBS_IN_TIME
+    overlap = _TimeSharing(demands) if time_sharing else None
     problem = RoutingProblem(
         topology=x.topology,
         forwarding=demands.forwarding,

@@ -294,8 +294,7 @@ class ControlLoop:
                         await self._pause()
                         self._save(core.in_force(made))
                         if wanted != core.desired:
-                            with self.progress.writing():
-                                await self._write(wanted)
+                            await self._write(wanted)
                         core.now_ns = self._clock.now_ns
                         core.adopt(made)
                         self.progress.in_force(made.jobs)
@@ -322,7 +321,8 @@ class ControlLoop:
 
     async def _write(self, wanted: DesiredState, ready: PreparedWrites | None = None) -> None:
         if self._fleet is not None:
-            log_refused(await self._fleet.apply(wanted, ready))
+            with self.progress.writing():
+                log_refused(await self._fleet.apply(wanted, ready))
 
     async def _new_condition(self) -> None:
         """Write the tables for the links and switches that are down now. After a single failure, also move
@@ -357,11 +357,8 @@ class ControlLoop:
         try:
             made, ready = await self._precomputation.paths(core.lookahead_input(active))
         except RunnerError as error:
-            log.error(
-                "lookahead: no paths for the jobs %s, so the plan stays as it is: %s",
-                ", ".join(sorted(active)),
-                error,
-            )
+            words = "lookahead: no paths for the jobs %s, so the plan stays as it is: %s"
+            log.error(words, ", ".join(sorted(active)), error)
             return
         core.now_ns = self._clock.now_ns
         moved = core.adopt_lookahead(made)

@@ -28,7 +28,7 @@ class Progress:
         self.plan_failures = 0
         self.plans = Durations(PLAN_BUCKETS)
         self.writes = Durations(JOB_BUCKETS)
-        """How long switches took for the tables of a plan."""
+        """How long switches took for the tables of a plan or of another condition of the fabric."""
         self.jobs = Durations(JOB_BUCKETS)
         """From a job's arrival until a plan with it was in force."""
         self.pauses = Durations(PAUSE_BUCKETS)
@@ -51,7 +51,7 @@ class Progress:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """The tables of a plan are written within this context."""
+        """Tables are written within this context."""
         began_s = self._clock()
         yield
         self.writes.add(self._clock() - began_s)

@@ -42,6 +42,10 @@ MAX_FLOWS_OF_PAIR: Final = 1024
 connections. They must differ in their source ports, of which there are 16,384."""
 MAX_FLOWS_OF_JOB: Final = 1 << 16
 """The most flows of one job: a ring on each of 65,536 NICs."""
+MAX_HOSTS_OF_JOB: Final = 1 << 16
+"""The most hosts, each a NIC, that the description of a job names."""
+MAX_PHASES_OF_JOB: Final = 1_000
+"""The most phases of a job's profile."""
 MAX_JOBS_OF_HOST: Final = 256
 """The most jobs of which one host has a worker."""
 MAX_FLOWS_OF_HOST: Final = 1 << 17

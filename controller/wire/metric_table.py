@@ -126,7 +126,9 @@ FLOW_ANSWERS = MetricType(
 )
 PLAN_SECONDS = MetricType("polyrhythm_plan_seconds", "histogram", "How long the planner took for a plan")
 WRITE_SECONDS = MetricType(
-    "polyrhythm_plan_write_seconds", "histogram", "How long switches took for the table entries of a plan"
+    "polyrhythm_plan_write_seconds",
+    "histogram",
+    "How long switches took for the table entries of a plan or after a failure",
 )
 JOB_SECONDS = MetricType(
     "polyrhythm_job_planned_seconds",

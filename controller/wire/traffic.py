@@ -16,6 +16,8 @@ from controller.wire.limits import MAX_FLOWS_OF_JOB
 
 MAX_PAIRS = 1_000_000
 """Pairs of ranks of one job that talk to each other (chosen: listing them takes about a second)."""
+MAX_RANKS = 1_000_000
+"""GPUs of a job whose flows follow from what it is (chosen: far more than the largest job has)."""
 
 
 class TrafficError(ValueError):
@@ -170,8 +172,10 @@ def spread(servers: Sequence[tuple[str, Sequence[str]]], gpus: int) -> RankPlace
     With fewer NICs than GPUs in a server, neighbouring GPUs share a NIC. With more, the first ones are used.
 
     Raises:
-        TrafficError: the GPUs cannot be spread evenly.
+        TrafficError: the GPUs cannot be spread evenly, or are more than MAX_RANKS.
     """
+    if gpus > MAX_RANKS:
+        raise TrafficError(f"{gpus:,} GPUs; legal: up to {MAX_RANKS:,} where flows follow from what a job is")
     if not servers or gpus % len(servers):
         raise TrafficError(
             f"{gpus} GPUs on {len(servers)} hosts are not the same number on each; "
@@ -200,6 +204,7 @@ def flows_of(traffic: Traffic, places: RankPlaces) -> tuple[TrafficFlow, ...]:
     _check_pairs(traffic)
     # Collective libraries open queue pairs of their own for every group of ranks, so each kind has its own.
     merged: dict[tuple[str, str, str], int] = {}
+    most = MAX_FLOWS_OF_JOB // traffic.queue_pairs
     for kind, collective, groups, size in _parts(traffic):
         for group in groups if size else ():
             for step in rounds(collective, group, size, places.servers):
@@ -208,13 +213,14 @@ def flows_of(traffic: Traffic, places: RankPlaces) -> tuple[TrafficFlow, ...]:
                     if places.servers[a] != places.servers[b]:
                         key = places.nics[a], places.nics[b], kind
                         merged[key] = merged.get(key, 0) + carried
+                        if len(merged) > most:
+                            raise TrafficError(
+                                f"more than {MAX_FLOWS_OF_JOB:,} flows; legal: up to {MAX_FLOWS_OF_JOB:,} "
+                                "in a job"
+                            )
     if not any(merged.values()):
         raise TrafficError(
             "the job sends nothing over the fabric; legal: bytes for a group that spans several hosts"
-        )
-    if len(merged) * traffic.queue_pairs > MAX_FLOWS_OF_JOB:
-        raise TrafficError(
-            f"{len(merged) * traffic.queue_pairs:,} flows; legal: up to {MAX_FLOWS_OF_JOB:,} in a job"
         )
     return _queue_pairs(merged, traffic)
 

@@ -38,6 +38,9 @@ ALONE_ITERATIONS = 8
 """Iterations of a job alone on the fabric, which give its profile (chosen: nothing disturbs the job, so few
 suffice)."""
 
+MAX_FLOWS = 1 << 17
+"""The most flows of all jobs of a scenario (chosen: they are planned in less than a minute)."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChangedPattern:
@@ -169,6 +172,10 @@ def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
                 ("jobs", i, "name"), f"{job.name!r} names {names[job.name]} jobs; legal: a name of its own"
             )
         patterns.append(pattern_of(config, job, topology, ("jobs", i)))
+        if sum(len(pattern.ends) for pattern in patterns) > MAX_FLOWS:
+            raise InvalidValueError(
+                ("jobs", i), f"more than {MAX_FLOWS:,} flows up to here; legal: fewer, or smaller, jobs"
+            )
         _check_changes(i, job)
         _check_end(i, job, patterns[-1])
     _check_pcie(config)

@@ -46,12 +46,24 @@ def test_a_job_of_a_million_flows_is_refused_in_one_line() -> None:
         accepted(JobDescriptions().job(many))
 
 
+@pytest.mark.parametrize(
+    ("many", "words"),
+    [
+        (wire.JobJoin(job="a", hosts=["h1"] * 65_537), "65,537 hosts; legal: at most 65,536"),
+        (wire.JobJoin(job="a", phases=[wire.Phase()] * 1_001), "1,001 phases; legal: at most 1,000"),
+    ],
+)
+def test_a_job_of_too_many_hosts_or_phases_is_refused_in_one_line(many: wire.JobJoin, words: str) -> None:
+    with pytest.raises(MessageError, match=f"^job a: it has {words}$"):
+        accepted(JobDescriptions().job(many))
+
+
 def test_few_descriptions_are_kept() -> None:
     known = JobDescriptions()
     first = known.job(join())
     for n in range(3):
         # Hosts count as flows do.
         large = join(f"large{n}", 1)
-        large.hosts.extend(["h1"] * (MOST_FLOWS // 2))
+        large.hosts.extend(["h1"] * (MOST_FLOWS // 2 - 2))
         known.job(large)
     assert known.job(join()) is not first

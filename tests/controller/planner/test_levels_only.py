@@ -113,10 +113,13 @@ def test_levels_stay_when_somebody_comes_whom_nobody_meets() -> None:
     assert {n: k for n, k in levels(more).items() if n != "lone"} == levels(made)
 
 
+@pytest.mark.parametrize(
+    ("limit", "value"), [("LIMITS", replace(LIMITS, max_work=100)), ("_MOST_FLOWS", 1), ("_MOST_STREAMS", 1)]
+)
 def test_too_many_jobs_to_evaluate_share_one_level_and_without_a_floor_have_cruxs(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, limit: str, value: object
 ) -> None:
-    monkeypatch.setattr("controller.planner.levels_only.LIMITS", replace(LIMITS, max_work=100))
+    monkeypatch.setattr(f"controller.planner.levels_only.{limit}", value)
     made = plan(inputs(1))
     assert set(levels(made).values()) == {0}
     words = "one level for all, so that no job starves: too many jobs and flows to evaluate plans"

@@ -133,11 +133,17 @@ def test_queue_pairs_and_exchanges_share_the_bytes(
             1024,
             f"up to {MAX_FLOWS_OF_JOB:,}",
         ),
+        (
+            Traffic(Parallelism(data=512), Volumes(10**6), Collective.ALL_TO_ALL),
+            512,
+            f"more than {MAX_FLOWS_OF_JOB:,}",
+        ),
+        (Traffic(Parallelism(data=2_000_000), Volumes(1)), 2_000_000, "GPUs; legal: up to 1,000,000"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(traffic: Traffic, gpus: int, words: str) -> None:
     with pytest.raises(TrafficError, match=words) as refused:
-        flows_of(traffic, spread(hosts(gpus), gpus))
+        flows_of(traffic, spread(hosts(min(gpus, 4096)), gpus))
     assert "legal:" in str(refused.value)
     assert "\n" not in str(refused.value)
 

@@ -142,3 +142,13 @@ def test_a_job_of_millions_of_pairs_is_refused_before_it_is_expanded(tmp_path: P
 """
     with pytest.raises(ConfigError, match="6,399,920,000 pairs of GPUs"):
         load(tmp_path, FABRIC + job)
+
+
+def test_jobs_of_too_many_flows_together_are_refused(tmp_path: Path) -> None:
+    """Each job is legal for itself."""
+    hosts = ", ".join(f"h{n}" for n in range(1, 257))
+    big = f"gpus: 256, hosts: [{hosts}], compute_ms: 1, traffic: {{collective: all_to_all, data_bytes: 1}}"
+    fabric = FABRIC.replace("hosts_per_leaf: 4", "hosts_per_leaf: 64")
+    jobs = "".join(f"  - {{name: j{n}, model: M, {big}}}\n" for n in range(3))
+    with pytest.raises(ConfigError, match=r"jobs\[2\]: more than 131,072 flows up to here; legal: fewer, or"):
+        load(tmp_path, fabric + jobs)
