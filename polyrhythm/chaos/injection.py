@@ -84,8 +84,9 @@ def _controller_stop(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
 def _planner_kill(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
     for _ in range(1 + fault.target % 4):
         for pid in _children(cluster.controller.pid):
-            if b"worker_calls" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                with contextlib.suppress(ProcessLookupError):
+            # A worker may end by itself between the list and the signal.
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                if b"worker_calls" in Path(f"/proc/{pid}/cmdline").read_bytes():
                     os.kill(pid, signal.SIGKILL)
         # A link that goes down makes the controller use the planner.
         a, b = _link(cluster, fault)
