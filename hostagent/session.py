@@ -33,6 +33,8 @@ _OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2000),
+    # A channel does not take over the connection of an earlier one, which may be dead unnoticed.
+    ("grpc.use_local_subchannel_pool", 1),
 )
 
 

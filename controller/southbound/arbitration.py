@@ -42,6 +42,16 @@ class Arbitration:
         self._ids = ids
         self.election_id = ids.first
 
+    def outdate_writes(self) -> None:
+        """Bid with a higher id next time: a write of the last session may still be on its way to the switch,
+        which refuses it once the primary has another id.
+
+        Raises:
+            DeposedError: the range of ids is used up.
+        """
+        if self._won == self.election_id:
+            self.election_id = self._ids.at_least(self._won + 1)
+
     async def win(
         self, send: Send, receive: Receive, patience_s: float | None, waits: Callable[[str], None]
     ) -> None:

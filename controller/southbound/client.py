@@ -26,6 +26,8 @@ from controller.southbound.codec import Codec, CounterValue, PacketIn
 from controller.southbound.election_ids import DeposedError, ElectionIds
 from controller.southbound.gnmi import NoPortStatesError, PortStates
 from controller.southbound.heartbeat import Heartbeat
+from controller.southbound.raw_calls import OpenCalls, SessionError
+from controller.southbound.switch_channel import SwitchChannel
 
 log = logging.getLogger(__name__)
 
@@ -36,12 +38,10 @@ WRITES_IN_FLIGHT = 4
 BACK_OFF_S = (0.1, 0.2, 0.5)
 # Chosen: host time for the switch to answer the first message of a session.
 ANSWER_TIMEOUT_S = 5.0
+# Host time for one Write or Read call. finsy's client has the same limit.
+CALL_TIMEOUT_S = 10.0
 # Chosen: frames that wait to be sent to one switch. A round of probes on a large fabric has a few hundred.
 FRAMES_WAITING = 2_000
-
-
-class SessionError(Exception):
-    """The session with a switch is lost; the message says why. The client connects again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +103,16 @@ class SwitchClient:
         self._listener = listener
         self._heartbeat = heartbeat
         self._patience_s = ANSWER_TIMEOUT_S if heartbeat is not None else None
+        self._call_timeout_s = CALL_TIMEOUT_S if heartbeat is not None else None
         self._frames: asyncio.Queue[p4r.StreamMessageRequest] = asyncio.Queue(FRAMES_WAITING)
         self._client: P4Client | None = None
         self._arbitration = Arbitration(name, device_id)
         self._leads: Callable[[], bool] = _always
         self._write_lock = asyncio.Lock()
+        self._open_calls: OpenCalls = set()
         self._in_flight = asyncio.Semaphore(WRITES_IN_FLIGHT)
+        # Set by a write whose fate is unknown, until a session with a higher election id has begun.
+        self._unanswered = asyncio.Event()
 
     def bid_with(self, ids: ElectionIds, leads: Callable[[], bool]) -> None:
         """Bid with these election ids, and send nothing once `leads()` is false. Call it before `run`."""
@@ -162,7 +166,7 @@ class SwitchClient:
         """Every table entry of the switch, as serialised ReadResponses. Raises SessionError."""
         request = self._codec.read_tables(self._device_id)
         try:
-            return await raw_calls.read(self._connected(), request)
+            return await raw_calls.read(self._connected(), self._open_calls, request, self._call_timeout_s)
         except P4ClientError as error:
             raise SessionError(_reason(error)) from None
 
@@ -204,9 +208,12 @@ class SwitchClient:
         return True
 
     async def _session(self) -> None:
-        self._client = P4Client(self.address, self._tls, wait_for_ready=False)
+        self._client = SwitchChannel(self.address, self._tls, wait_for_ready=False)
         await self._client.open(complete_request=self._complete)
+        if self._unanswered.is_set():
+            self._arbitration.outdate_writes()
         await self._arbitration.win(self._connected().send, self._receive, self._patience_s, self._waits)
+        self._unanswered.clear()
         fresh = await self._push_pipeline()
         await self._listener.switch_connected(self.name, fresh)
         ports: PortStates | None = None
@@ -225,7 +232,11 @@ class SwitchClient:
         self.state, self.why = "ready", ""
         self._listener.switch_ready(self.name, dict(ports.initial) if ports is not None else None)
         watcher = asyncio.create_task(self._watch_ports(ports)) if ports is not None else None
-        serving = [asyncio.create_task(self._take_all()), asyncio.create_task(self._send_frames())]
+        serving = [
+            asyncio.create_task(self._take_all()),
+            asyncio.create_task(self._send_frames()),
+            asyncio.create_task(self._watch_writes()),
+        ]
         if self._heartbeat is not None:
             serving.append(asyncio.create_task(self._watch(self._heartbeat)))
         try:
@@ -264,6 +275,13 @@ class SwitchClient:
 
         raise SessionError(await heartbeat.silence(ask))
 
+    async def _watch_writes(self) -> None:
+        """Raises SessionError after a write without an answer. It may still be carried out later, so what is
+        read back is true only under a new election id.
+        """
+        await self._unanswered.wait()
+        raise SessionError("a write was not answered")
+
     def _waits(self, why: str) -> None:
         self.state, self.why = "waiting", why
         log.warning("switch %s: %s", self.name, why)
@@ -299,14 +317,24 @@ class SwitchClient:
     async def _write_chunk(self, data: bytes) -> tuple[RefusedUpdate, ...]:
         async with self._in_flight:
             try:
-                await raw_calls.write(self._connected(), data, self._arbitration.election_id)
+                await raw_calls.write(
+                    self._connected(),
+                    self._open_calls,
+                    data,
+                    self._arbitration.election_id,
+                    self._call_timeout_s,
+                )
+            except SessionError:
+                self._unanswered.set()
+                raise
             except P4ClientError as error:
                 if error.code in (
                     GRPCStatusCode.UNAVAILABLE,
                     GRPCStatusCode.CANCELLED,
-                    # Whether the switch has the entries is unknown: they are read back before the next write.
                     GRPCStatusCode.DEADLINE_EXCEEDED,
                 ):
+                    # Whether the switch has the entries, or will have them, is unknown.
+                    self._unanswered.set()
                     raise SessionError(_reason(error)) from None
                 return self._refused(p4r.WriteRequest.FromString(data), error)
         return ()
@@ -365,6 +393,8 @@ class SwitchClient:
 
     async def _close(self) -> None:
         client, self._client = self._client, None
+        for call in tuple(self._open_calls):
+            call.cancel()
         if client is not None:
             await client.close()
 

@@ -13,7 +13,7 @@ from typing import ParamSpec, Protocol, TypeVar
 from finsy.grpcutil import GRPCCredentialsTLS
 
 from controller.southbound.artefacts import Artefacts
-from controller.southbound.client import RefusedUpdate, SessionError, SwitchClient
+from controller.southbound.client import RefusedUpdate, SwitchClient
 from controller.southbound.codec import (
     ECN_MARK_COUNTER,
     EGRESS_COUNTER,
@@ -24,6 +24,7 @@ from controller.southbound.codec import (
 )
 from controller.southbound.election_ids import ElectionIds
 from controller.southbound.heartbeat import Heartbeat
+from controller.southbound.raw_calls import SessionError
 from controller.southbound.table_writes import DesiredState, Found, SwitchWrites, reconcile, writes_to
 from topo.graph import Topology
 
@@ -313,18 +314,18 @@ class SwitchFleet:
         *,
         since: DesiredState | None = None,
     ) -> tuple[RefusedUpdate, ...]:
-        """Write to one switch, so that it holds `wanted` (None: what is wanted when its turn comes).
+        """Write to one switch, so that it holds what is wanted when its turn comes.
 
-        `writes` lead there from the state `since`. Without them, if the switch holds another state by now, or
-        after a refusal, its tables are read back first.
+        `writes` lead to `wanted` from the state `since`. Without them, if another state is wanted or held by
+        now, or after a refusal, its tables are read back first.
         """
         errors: tuple[RefusedUpdate, ...] = ()
         async with self._locks[name]:
             held = self._held[name]
-            if wanted is None:
-                wanted = self._wanted
-            if held.wanted is not since or not held.sure:
+            # Writes that waited for their turn must not bring back a state that is not wanted any more.
+            if wanted is not self._wanted or held.wanted is not since or not held.sure:
                 writes = None
+            wanted = self._wanted
             for _ in range(RETRIES + 1):
                 try:
                     if writes is None:

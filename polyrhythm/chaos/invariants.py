@@ -17,7 +17,7 @@ from controller.southbound import table_writes
 from controller.southbound.artefacts import artefacts_dir, load_artefacts
 from controller.southbound.codec import Codec
 from controller.southbound.desired import EcnProfile
-from controller.southbound.table_writes import DesiredState
+from controller.southbound.table_writes import DesiredState, SwitchWrites
 from polyrhythm.chaos.processes import JOBS, ChaosCluster
 
 # The longest black hole (issue: proven by probes), and the longest call of a training process: the library
@@ -31,6 +31,8 @@ RECOVERY_S = 60.0
 START_S = 300.0
 _LOOK_S = 0.1
 _READ_S = 5.0
+# Chosen: so many updates that a switch lacks are named.
+_NAMED = 5
 
 
 @dataclass(slots=True)
@@ -55,7 +57,7 @@ class Invariants:
         self._cluster = cluster
         artefacts = load_artefacts()
         table_writes.set_fabric(cluster.topology, EcnProfile(5, 50, 0.1), artefacts_dir())
-        self._read = Codec(artefacts).read_tables
+        self._codec = Codec(artefacts)
         self._flows: dict[str, tuple[str, str, int, int]] = {}
         self._holes_s: dict[str, float] = {}
         self._lost: list[str] = []
@@ -156,7 +158,7 @@ class Invariants:
         wanted = self._desired(flows)
         for switch in self._cluster.topology.switches:
             address = self._cluster.to_switch[switch.name].target
-            request: p4r.ReadRequest = self._read(switch.device_id)
+            request: p4r.ReadRequest = self._codec.read_tables(switch.device_id)
             try:
                 with grpc.insecure_channel(address) as channel:
                     replies = p4r_grpc.P4RuntimeStub(channel).Read(request, timeout=_READ_S)
@@ -165,8 +167,17 @@ class Invariants:
                 return f"switch {switch.name} cannot be read: {error.code().name}"
             writes = table_writes.reconcile(switch.name, read, wanted)
             if writes.updates:
-                return f"switch {switch.name}: {writes.updates} entries are not as they should be"
+                return (
+                    f"switch {switch.name}: {writes.updates} entries are not as they should be; lacking: "
+                    + "; ".join(self._in_words(writes))
+                )
         return ""
+
+    def _in_words(self, writes: SwitchWrites) -> list[str]:
+        """The first updates that would lead to the desired state."""
+        requests = [p4r.WriteRequest.FromString(data) for stage in writes.stages for data in stage]
+        updates = [update for request in requests for update in request.updates]
+        return [self._codec.describe(update) for update in updates[:_NAMED]]
 
     def _desired(self, flows: list[dict[str, Any]]) -> DesiredState:
         """What the switches should hold while nothing is down, with the plan's entries for single flows."""

@@ -25,6 +25,14 @@ class SilentProxy:
     def silence(self) -> None:
         self._passing.clear()
 
+    def abandon(self) -> None:
+        """Leave the connections that stand silent for ever, while the target sees their end. New ones pass."""
+        self._passing = threading.Event()
+        self._passing.set()
+        for far in self._open[1::2]:
+            with contextlib.suppress(OSError):
+                far.shutdown(socket.SHUT_RDWR)
+
     def resume(self) -> None:
         self._passing.set()
 
@@ -43,11 +51,13 @@ class SilentProxy:
                 far = socket.create_connection(self._to)
                 self._open += [near, far]
                 for source, sink in ((near, far), (far, near)):
-                    threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
+                    passed = source, sink, self._passing
+                    threading.Thread(target=self._pass, args=passed, daemon=True).start()
 
-    def _pass(self, source: socket.socket, sink: socket.socket) -> None:
+    def _pass(self, source: socket.socket, sink: socket.socket, passing: threading.Event) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
-                self._passing.wait()
+                passing.wait()
                 sink.sendall(data)
+            passing.wait()
             sink.shutdown(socket.SHUT_WR)

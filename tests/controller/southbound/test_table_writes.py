@@ -11,10 +11,10 @@ from fleet_rig import held, in_service, until
 
 from bmv2.server import serve
 from controller.model.plan import FlowPin
-from controller.southbound.client import SessionError
 from controller.southbound.codec import Codec
 from controller.southbound.desired import Entry
 from controller.southbound.diff import EntryUpdate, UpdateType
+from controller.southbound.raw_calls import SessionError
 from controller.southbound.table_writes import DesiredState, FabricCondition
 from controller.southbound.update_encoder import read_entries
 
