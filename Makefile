@@ -47,9 +47,9 @@ setup: .venv/.run ## the virtual environment alone
 p4: .venv/.run ## recompile p4/ with the pinned p4c, and for Tofino, where they are on PATH
 	@$(BIN)/python -m polyrhythm.p4tool build
 
-shim: ## build the verbs shim, which pins the queue pairs of training processes (needs cc)
+shim: ## build the shims, which pin queue pairs and TCP connections of training processes (needs cc)
 	@$(MAKE) -s -C hostagent/shim
-	@echo hostagent/shim/build/libpolyrhythm-verbs.so
+	@echo hostagent/shim/build/libpolyrhythm-verbs.so hostagent/shim/build/libpolyrhythm-sockets.so
 
 mininet: .venv/.emulation ## a scenario on network namespaces (root; SCENARIO=name)
 	@$(BIN)/polyrhythm run $(or $(SCENARIO),two_vgg19) --fabric mininet --once $(if $(RUN_JSON),--json $(RUN_JSON))

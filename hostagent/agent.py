@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from controller.wire import agent_pb2 as pb
@@ -19,6 +19,7 @@ from hostagent.assignments import Pin, ProbedPath, SessionSettings
 from hostagent.clock import EventClock
 from hostagent.counts import ByteSource
 from hostagent.fabric_time import FabricTime
+from hostagent.flow_paths import FlowPathTable
 from hostagent.job import IterationRecord
 from hostagent.messages import (
     flow_fallback,
@@ -59,7 +60,7 @@ class Agent:
     the controller for it. `byte_source(job)` replaces the queue pairs as the source of a job's byte counts.
     `most_wait_ns`: the longest that a flow waits for the controller, even if the controller allows more (0:
     as the controller says). `present()` reads the clock: on a host `clock.now` stands still within a
-    callback.
+    callback. `connects`: the IP protocols of which connections are steered by the socket shim.
 
     Attributes:
     `settings`: from the controller's Welcome. `pins`, `schedules`, `senders`: the controller's assignments.
@@ -84,6 +85,7 @@ class Agent:
         most_wait_ns: int = 0,
         present: Callable[[], int] | None = None,
         shares_session: bool = False,
+        connects: tuple[int, ...] = (),
     ) -> None:
         self.host = host
         self.ip = ip
@@ -96,6 +98,7 @@ class Agent:
         self.probes: dict[str, ProbedPath] = {}
         self.refusals: deque[str] = deque(maxlen=_MOST_REFUSALS)
         self.fallen: dict[str, str] = {}
+        self.flow_paths = FlowPathTable(connects)
         self.on_answer: Callable[[str, Pin], None] | None = None
         self.on_session: Callable[[bool], None] | None = None
         self.on_clock: Callable[[], None] | None = None
@@ -121,11 +124,12 @@ class Agent:
         """A session with a controller is open: send Hello. `complete`: all workers of the host are known."""
         self.connected = True
         self.welcomed = False
-        self._send(hello(self.host, self.ip, self._nic, self._joined() if complete else None))
+        joined = joined_workers(self.workers) if complete else None
+        self._send(hello(self.host, self.ip, self._nic, joined, self.flow_paths.protocols))
 
     def list_workers(self) -> None:
         """Tell the controller which workers the host has: others that it knows of this host have ended."""
-        self._send(pb.AgentMessage(workers=self._joined()))
+        self._send(pb.AgentMessage(workers=joined_workers(self.workers)))
 
     def session_lost(self) -> None:
         """The session has ended: open flows stay as they are, flows that wait for an answer go by ECMP."""
@@ -147,6 +151,8 @@ class Agent:
             self._on_welcome(message.welcome)
         elif kind == "flow":
             self._on_assignment(message.flow)
+        elif kind == "connection_path":
+            self.flow_paths.take(message.connection_path)
         elif kind == "schedule":
             self._on_schedule(message.schedule)
         elif kind == "probe_result":
@@ -201,12 +207,12 @@ class Agent:
         if all(job != name for job, _ in self._workers):
             self.schedules.pop(name, None)
             self.senders.pop(name, None)
+            self.flow_paths.forget(name)
         if self.connected and state.joined:
             self._send(pb.AgentMessage(job_leave=pb.JobLeave(job=name, rank=worker.rank)))
 
     def report(self, *records: IterationRecord) -> None:
-        """Report iterations to the controller in one message, except those of silent jobs. Times are the
-        host's."""
+        """Report iterations in one message, except those of silent jobs. Times are the host's."""
         if not self.welcomed:
             return
         error_ns = self.fabric_time()[1]
@@ -226,8 +232,7 @@ class Agent:
         return Random(f"{self._seed}/{flow}").randrange(ROCE_SOURCE_PORTS.start, ROCE_SOURCE_PORTS.stop)
 
     def port_of(self, flow: str, pin: Pin) -> int:
-        """The source port of a flow with that pin: ECMP's if the flow has fallen back or the pin has no
-        port."""
+        """The source port of a flow with that pin: ECMP's if the flow has fallen back or the pin has none."""
         return self.source_port(flow) if flow in self.fallen else pin.source_port or self.source_port(flow)
 
     def queue_pairs(self) -> Mapping[str, SendQueue]:
@@ -248,6 +253,11 @@ class Agent:
         if qp is not None and flow in self.pins:
             self._apply_pin(flow, qp)
 
+    def report_connections(self, connections: Sequence[pb.Connection]) -> None:
+        """Tell the controller which TCP and UDP connections carry flows, or no longer do."""
+        if self.welcomed:
+            self._send(pb.AgentMessage(connections=pb.Connections(connections=connections)))
+
     def request(self, flow: str) -> None:
         """Ask the controller for the source port of a flow. `on_answer` receives the answer."""
         self._send(pb.AgentMessage(flow_request=pb.FlowRequest(flow=flow)))
@@ -255,16 +265,12 @@ class Agent:
     @property
     def deadline_ns(self) -> int:
         """How long a flow waits for the controller's answer."""
-        deadline = self.settings.deadline_ns
-        return min(deadline, self._most_wait_ns) if self._most_wait_ns else deadline
+        return min(self.settings.deadline_ns, self._most_wait_ns or self.settings.deadline_ns)
 
     @property
     def workers(self) -> Mapping[tuple[str, int], bool]:
         """Job and rank of each worker that has joined, and whether the controller has stored it."""
         return {key: state.accepted for key, state in self._workers.items() if state.joined}
-
-    def _joined(self) -> pb.Workers:
-        return joined_workers(self.workers)
 
     def _silent(self, record: IterationRecord) -> bool:
         state = self._workers.get((record.job, record.rank))
@@ -299,6 +305,7 @@ class Agent:
                 self._announce(state)
         for flow in self.fallen.keys() - self.queue_pairs().keys():
             self._send_fallback(flow)
+        self.flow_paths.changed(anew=True)
         if self.on_session is not None:
             self.on_session(True)
 
@@ -384,8 +391,7 @@ class Agent:
                 self.request(flow)
 
     def _open_waiting(self, state: WorkerState) -> None:
-        """No answer came in time, or there is no session: open the waiting flows by their pins, else by
-        ECMP."""
+        """No answer came in time, or there is no session: open the flows by their pins, else by ECMP."""
         if state.worker.done or not state.joined:
             return
         for flow in list(state.waiting):

@@ -17,7 +17,7 @@ from controller.wire.log_lines import LogFormat
 from controller.wire.protocol import MAX_GPUS
 from hostagent.job import MOST_BYTES
 from hostagent.nic.roce import overhead_bytes
-from hostagent.nic_config import NicSettings, RailSettings, check_address, check_rails
+from hostagent.nic_config import NicSettings, RailSettings, SocketSettings, check_address, check_rails
 from hostagent.training_config import TrainingSettings
 from polyrhythm_files import (
     Document,
@@ -32,6 +32,8 @@ from polyrhythm_files import (
 
 BUILT_SHIM = Path(__file__).parent / "shim" / "build" / "libpolyrhythm-verbs.so"
 """Where `make shim` puts the verbs shim."""
+BUILT_SOCKET_SHIM = BUILT_SHIM.with_name("libpolyrhythm-sockets.so")
+"""Where `make shim` puts the socket shim."""
 DEFAULT_SOCKET = "/run/polyrhythm/agent.sock"
 
 
@@ -206,6 +208,9 @@ class Config(Section, frozen=True, kw_only=True):
     nic: Annotated[NicSettings, Meta(description="the NIC of this host, and how flows are pinned")] = (
         NicSettings()
     )
+    sockets: Annotated[SocketSettings, Meta(description="TCP and UDP connections of training processes")] = (
+        SocketSettings()
+    )
     rails: Annotated[
         tuple[RailSettings, ...],
         Meta(
@@ -246,6 +251,8 @@ class Config(Section, frozen=True, kw_only=True):
             except ValueError as error:
                 raise InvalidValueError(loc, str(error)) from None
             self._check_hosts(loc, spec.hosts)
+        if self.nic.driver == "sockets" and not self.sockets.map:
+            raise InvalidValueError(("sockets", "map"), "missing; legal: a path, with driver 'sockets'")
         self._check_observed_jobs()
 
     @property

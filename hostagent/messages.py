@@ -14,8 +14,12 @@ from hostagent.nic.driver import NicDriver, SendQueue
 _INSTANCE = secrets.token_hex(8)
 
 
-def hello(host: str, ip: str, nic: NicDriver, workers: pb.Workers | None) -> pb.AgentMessage:
-    """The first message of a session. `workers`: all that have joined; None: some may not yet have."""
+def hello(
+    host: str, ip: str, nic: NicDriver, workers: pb.Workers | None, connects: Iterable[int] = ()
+) -> pb.AgentMessage:
+    """The first message of a session. `workers`: all that have joined; None: some may not yet have.
+    `connects`: the IP protocols of which the agent steers connections.
+    """
     return pb.AgentMessage(
         hello=pb.Hello(
             host=host,
@@ -27,6 +31,7 @@ def hello(host: str, ip: str, nic: NicDriver, workers: pb.Workers | None) -> pb.
             mltcp=nic.mltcp,
             instance=_INSTANCE,
             workers=workers,
+            connects=connects,
         )
     )
 

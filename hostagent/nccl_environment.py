@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NCCL's environment variables for a job on this host: `polyrhythm agent env JOB`."""
+"""The environment variables of a job on this host, for NCCL and for the shims: `polyrhythm agent env JOB`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hostagent.config import BUILT_SHIM, Config
+from hostagent.config import BUILT_SHIM, BUILT_SOCKET_SHIM, Config
+from hostagent.socket_map import reports_path, shim_name
 from polyrhythm_files import ConfigError
 
 DEFAULT_DSCP = 26
@@ -42,6 +43,11 @@ def nccl_environment(config: Config, job: str) -> Mapping[str, str]:
     if nic.driver in ("auto", "shim") and shim.is_file():
         variables["NCCL_IBVERBS_LIB"] = str(shim.resolve())
         variables["POLYRHYTHM_PORT_MAP"] = nic.port_map
+    if config.sockets.map and BUILT_SOCKET_SHIM.is_file():
+        variables["LD_PRELOAD"] = str(BUILT_SOCKET_SHIM.resolve())
+        variables["POLYRHYTHM_SOCKET_JOB"] = shim_name(job)
+        variables["POLYRHYTHM_SOCKET_MAP"] = config.sockets.map
+        variables["POLYRHYTHM_SOCKET_REPORTS"] = str(reports_path(Path(config.sockets.map)))
     if nccl.inspector:
         variables["NCCL_PROFILER_PLUGIN"] = nccl.inspector
         variables["NCCL_INSPECTOR_ENABLE"] = "1"

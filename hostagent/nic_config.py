@@ -8,9 +8,12 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from controller.wire.protocol import CONNECTS
 from hostagent.nic.roce import ip_bytes
 from polyrhythm_files import InvalidValueError, Loc, Section, finite
 
+MOST_PORT_RANGES = 16
+"""As MOST_RANGES of the socket shim, which refuses a map with more in a line."""
 DEFAULT_PORT_MAP = "/run/polyrhythm/ports"
 
 
@@ -18,8 +21,11 @@ class NicSettings(Section, frozen=True, kw_only=True):
     """The NIC of this host, and how flows are pinned to source ports."""
 
     driver: Annotated[
-        Literal["auto", "verbs", "shim", "udp", "none"],
-        Meta(description="how flows are pinned; auto: the first of shim, verbs and none that works here"),
+        Literal["auto", "verbs", "shim", "udp", "sockets", "none"],
+        Meta(
+            description="how flows are pinned; auto: the first of shim, verbs, sockets (with sockets.map) "
+            "and none that works here"
+        ),
     ] = "auto"
     device: Annotated[
         str,
@@ -45,6 +51,46 @@ class NicSettings(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.mtu % 4:
             raise InvalidValueError(("mtu",), f"{self.mtu} is wrong; legal: a multiple of 4")
+
+
+class SocketSettings(Section, frozen=True, kw_only=True):
+    """TCP and UDP connections of training processes, which the socket shim gives ports and DSCPs."""
+
+    map: Annotated[
+        str,
+        Meta(
+            description="the socket map that the shim reads; the agent takes the shim's reports beside it, "
+            "at the same path and .sock; empty: connections are not steered"
+        ),
+    ] = ""
+    ports: Annotated[
+        str,
+        Meta(
+            description="local ports that steered connections may take, LOW-HIGH,PORT,...; empty: all of the "
+            "kernel's ip_local_port_range, beyond which none works"
+        ),
+    ] = ""
+    udp: Annotated[bool, Meta(description="steer connected UDP sockets too, not only TCP")] = False
+
+    def __post_init__(self) -> None:
+        ranges = [part.partition("-") for part in self.ports.split(",")] if self.ports else []
+        for low, dash, high in ranges:
+            ends = (low, high if dash else low)
+            legal = all(end.isdecimal() and len(end) <= 5 and 0 < int(end) < 1 << 16 for end in ends)
+            if not legal or int(ends[0]) > int(ends[1]):
+                text = f"{low}{dash}{high}"
+                raise InvalidValueError(
+                    ("ports",), f"{text!r} is wrong; legal: ports from 1 to 65535, PORT or LOW-HIGH"
+                )
+        if len(ranges) > MOST_PORT_RANGES:
+            raise InvalidValueError(("ports",), f"{len(ranges)} ranges; legal: at most {MOST_PORT_RANGES}")
+        if self.map and any(c.isspace() for c in self.map):
+            raise InvalidValueError(("map",), f"{self.map!r} is wrong; legal: a path without white space")
+
+    @property
+    def protocols(self) -> tuple[int, ...]:
+        """The IP protocols of which connections are steered."""
+        return CONNECTS[: 2 if self.udp else 1] if self.map else ()
 
 
 class RailSettings(Section, frozen=True, kw_only=True):

@@ -53,6 +53,7 @@ class NicService:
             most_wait_ns=int(config.agent.deadline_ms * 1e6),
             present=loop.present,
             shares_session=shares_session,
+            connects=config.sockets.protocols,
         )
         self.flows = NewFlows(self.agent, loop)
         self.safety = SafetyMonitor(

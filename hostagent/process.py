@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
             return 0
         if action == "env" and len(rest) == 1:
             for name, value in nccl_environment(load_config(args.config), rest[0]).items():
-                print(f"export {name}={shlex.quote(value)}" if args.export else f"{name}={value}")
+                print(_export(name, value) if args.export else f"{name}={value}")
             return 0
         if action == "profile" and rest:
             print(json.dumps(profile_files([Path(name) for name in rest]), indent=2))
@@ -68,6 +68,12 @@ def run(args: argparse.Namespace) -> int:
     except ConfigError as error:
         print(f"polyrhythm agent: {error}", file=sys.stderr)
         return 2
+
+
+def _export(name: str, value: str) -> str:
+    """A shell command that sets a variable. What else is preloaded stays so, behind ours."""
+    others = "${LD_PRELOAD:+:$LD_PRELOAD}" if name == "LD_PRELOAD" else ""
+    return f"export {name}={shlex.quote(value)}{others}"
 
 
 def _checked(path: Path) -> tuple[Document, Config]:

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from controller.wire import agent_pb2 as pb
 from hostagent.agent import LINGER_NS
 from hostagent.config import Config
+from hostagent.connections import HostConnections
 from hostagent.emulated_training import EmulatedTraining
 from hostagent.job_server import JobServer
 from hostagent.loop import AgentLoop
@@ -62,7 +64,12 @@ class AgentService:
             credentials=newest_credentials(config.tls).get,
             server_name=config.tls.server_name,
         )
-        self.local = self._open_socket()
+        self.connections = self._open_connections()
+        try:
+            self.local = self._open_socket()
+        except InvalidValueError:
+            self._close_connections()
+            raise
         self._sessions_lost = 0
         self.metrics = self._open_metrics()
         self._complete = False
@@ -92,6 +99,16 @@ class AgentService:
                 nic.nic.on_move = local.moved
         return local
 
+    def _open_connections(self) -> HostConnections | None:
+        settings = self.config.sockets
+        if not settings.map:
+            return None
+        return HostConnections(Path(settings.map), settings.ports, self.agents.agents, self.loop)
+
+    def _close_connections(self) -> None:
+        if self.connections is not None:
+            self.connections.close()
+
     def _open_metrics(self) -> MetricsServer | None:
         if not self.config.agent.metrics:
             return None
@@ -106,6 +123,7 @@ class AgentService:
         except InvalidValueError:
             if self.local is not None:
                 self.local.close()
+            self._close_connections()
             raise
 
     def run(self) -> None:
@@ -121,6 +139,7 @@ class AgentService:
                 nic.stop()
             if self.local is not None:
                 self.local.close()
+            self._close_connections()
             if self.metrics is not None:
                 self.metrics.close()
             self.session.stop()

@@ -12,6 +12,7 @@ from controller.live.messages import (
     AgentUp,
     BytesCounted,
     ClockAsked,
+    ConnectionsSeen,
     FlowAsked,
     FlowFallback,
     FlowOpened,
@@ -19,6 +20,7 @@ from controller.live.messages import (
     ProbeAsked,
     SendAssignment,
     SendClock,
+    SendConnectionPath,
     SendJobAccepted,
     SendMeasure,
     SendProbeResult,
@@ -31,9 +33,11 @@ from controller.live.messages import (
 )
 from controller.model import REALIGN
 from controller.model.job import Flow, Job, Phase, Profile
+from controller.model.plan import Connection
 from controller.model.traffic import TrafficClasses
 from controller.wire import agent_pb2 as wire
 from controller.wire.limits import (
+    MAX_CONNECTIONS_OF_MESSAGE,
     MAX_EARLIER_REPORTS,
     MAX_FLOW_NAME_CHARS,
     MAX_FLOWS_OF_JOB,
@@ -45,6 +49,7 @@ from controller.wire.limits import (
 )
 from controller.wire.protocol import (
     ANSWER_DEADLINE_NS,
+    CONNECTS,
     DSCP_BEHAVIOURS,
     MAX_GPUS,
     NEW_DSCP,
@@ -60,6 +65,7 @@ AgentInput = (
     | WorkerLeft
     | FlowAsked
     | FlowOpened
+    | ConnectionsSeen
     | FlowFallback
     | IterationReport
     | ProbeAsked
@@ -108,6 +114,8 @@ def check_hello(hello: wire.Hello, hosts: Mapping[str, Host]) -> None:
         raise MessageError(f"pinning: {hello.pinning[:40]!r} is unknown; legal: {', '.join(PINNINGS)}")
     if hello.dscp and hello.dscp not in DSCP_BEHAVIOURS:
         raise MessageError(f"dscp: {hello.dscp!r} is unknown; legal: {', '.join(DSCP_BEHAVIOURS)}")
+    if not set(CONNECTS).issuperset(hello.connects):
+        raise MessageError(f"connects: {[*hello.connects][:8]}; legal: {', '.join(map(str, CONNECTS))}")
 
 
 def _same_address(text: str, canonical: str) -> bool:
@@ -120,7 +128,8 @@ def _same_address(text: str, canonical: str) -> bool:
 def agent_up(hello: wire.Hello) -> AgentUp:
     """The input for a Hello that has been checked."""
     workers = _workers(hello.workers) if hello.HasField("workers") else None
-    return AgentUp(hello.host, hello.pinning, hello.dscp or NEW_DSCP, hello.mltcp, workers)
+    connects = tuple(sorted(set(hello.connects)))
+    return AgentUp(hello.host, hello.pinning, hello.dscp or NEW_DSCP, hello.mltcp, connects, workers)
 
 
 def _workers(listed: wire.Workers) -> frozenset[tuple[str, int]]:
@@ -157,6 +166,8 @@ def _body(host: str, message: wire.AgentMessage, job_of: Callable[[wire.JobJoin]
                 f"flow {opened.flow}: source port {opened.source_port} or DSCP {opened.dscp} is out of range"
             )
         return FlowOpened(host, opened.flow, opened.source_port, opened.dscp)
+    if kind == "connections":
+        return ConnectionsSeen(host, _connections(message.connections))
     if kind == "flow_fallback":
         fell = message.flow_fallback
         _flow_name(fell.flow)
@@ -213,6 +224,14 @@ def to_agent(effect: AgentEffect, terms: WelcomeTerms) -> wire.ControllerMessage
             message.flow.source_port = effect.source_port
             message.flow.dscp = effect.dscp
             message.flow.rate_cap_bps = effect.rate_cap_bps
+        case SendConnectionPath():
+            told = message.connection_path
+            told.flow, told.job = effect.flow, effect.job
+            told.src_ip, told.dst_ip = effect.src_ip, effect.dst_ip
+            told.index, told.protocol, told.dscp = effect.index, effect.protocol, effect.dscp
+            told.known = effect.conditions is not None
+            for c in effect.conditions or ():
+                told.conditions.add(source_mask=c.source_mask, dest_mask=c.dest_mask, odd=c.odd)
         case SendSchedule():
             message.schedule.job = effect.job
             message.schedule.epoch_ns = effect.epoch_ns
@@ -241,6 +260,25 @@ def to_agent(effect: AgentEffect, terms: WelcomeTerms) -> wire.ControllerMessage
             message.probe_result.path.extend(effect.path)
             message.probe_result.verified = effect.verified
     return message
+
+
+def _connections(said: wire.Connections) -> tuple[tuple[bool, Connection], ...]:
+    if len(said.connections) > MAX_CONNECTIONS_OF_MESSAGE:
+        raise MessageError(
+            f"{len(said.connections):,} connections in a message; legal: {MAX_CONNECTIONS_OF_MESSAGE:,}"
+        )
+    for c in said.connections:
+        if c.protocol not in CONNECTS or not 0 < c.source_port < 1 << 16 or not 0 < c.dest_port < 1 << 16:
+            raise MessageError(
+                f"connection of flow {_flow_name(c.flow)}: protocol {c.protocol}, ports {c.source_port} and "
+                f"{c.dest_port}; legal: protocol 6 or 17, ports from 1 to 65535"
+            )
+        if c.sent_dscp >= 1 << 6:
+            raise MessageError(f"connection of flow {c.flow}: DSCP {c.sent_dscp}; legal: 0 to 63")
+    return tuple(
+        (not c.closed, Connection(_flow_name(c.flow), c.protocol, c.source_port, c.dest_port, c.sent_dscp))
+        for c in said.connections
+    )
 
 
 def _iteration(host: str, report: wire.IterationReport) -> IterationReport:

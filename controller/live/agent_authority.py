@@ -14,6 +14,7 @@ from controller.live.job_names import announced_name, name_fault, renamed, renam
 from controller.live.job_registry import JobRegistry
 from controller.live.messages import (
     BytesCounted,
+    ConnectionsSeen,
     Effect,
     FlowAsked,
     FlowFallback,
@@ -22,6 +23,7 @@ from controller.live.messages import (
     IterationReport,
     ProbeAsked,
     SendAssignment,
+    SendConnectionPath,
     SendMeasure,
     SendProbeResult,
     SendRefusal,
@@ -68,6 +70,12 @@ class AgentAuthority:
                 job = self._registry.declared(name)
                 if job is not None:
                     return replace(effect, flow=renamed_flow(effect.flow, name, announced_name(job)))
+            case SendConnectionPath():
+                job = self._registry.declared(effect.job)
+                if job is not None:
+                    name = announced_name(job)
+                    flow = renamed_flow(effect.flow, effect.job, name)
+                    return replace(effect, flow=flow, job=name)
             case SendSchedule() | SendMeasure():
                 job = self._registry.declared(effect.job)
                 if job is not None:
@@ -80,6 +88,12 @@ class AgentAuthority:
         match item:
             case FlowAsked() | FlowOpened() | FlowFallback() | ProbeAsked():
                 return (replace(item, flow=self._flow(item.host, item.flow)),)
+            case ConnectionsSeen():
+                connections = tuple(
+                    (is_open, replace(c, flow=self._flow(item.host, c.flow, either_end=True)))
+                    for is_open, c in item.connections
+                )
+                return (replace(item, connections=connections),)
             case BytesCounted():
                 name = self._job(item.host, item.job, item.rank)
                 if name is None:
@@ -104,8 +118,9 @@ class AgentAuthority:
             raise NotAllowedError(f"host {host} has no rank {rank} of job {job}")
         return found
 
-    def _flow(self, host: str, flow: str) -> str:
-        """The name on the fabric of a flow that begins on the host; a flow of no job keeps its name.
+    def _flow(self, host: str, flow: str, *, either_end: bool = False) -> str:
+        """The name on the fabric of a flow that begins on the host, or with `either_end` ends there. A flow
+        of no job keeps its name.
 
         Jobs that have a worker on the host come first. A flow may also open before the worker has joined.
         """
@@ -114,10 +129,11 @@ class AgentAuthority:
         known = sorted(registry.names_of(name), key=lambda job: not registry.is_present(host, job))
         for job in known if slash else ():
             found = registry.flow(renamed_flow(flow, name, job))
-            if found is not None and found.src == host:
+            if found is not None and (found.src == host or (either_end and found.dst == host)):
                 return found.name
         if registry.flow(flow) is not None:
-            raise NotAllowedError(f"flow {flow} does not begin on host {host}")
+            where = "begin or end" if either_end else "begin"
+            raise NotAllowedError(f"flow {flow} does not {where} on host {host}")
         return flow
 
     def _joined(self, item: WorkerJoined) -> tuple[Input, ...]:

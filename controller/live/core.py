@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from controller.live.agent_authority import AgentAuthority
 from controller.live.assignments import Assignments
+from controller.live.connections import Connections
 from controller.live.counters import FabricCounters
 from controller.live.failover import PreparedFailovers
 from controller.live.floor_watch import FloorWatch
@@ -21,13 +22,14 @@ from controller.live.int_probes import IntProbes
 from controller.live.iterations import IterationReports
 from controller.live.job_leases import JobLeases
 from controller.live.job_registry import JobRegistry, JoinError
-from controller.live.link_state import LinkState, PortTransition
+from controller.live.link_state import LinkState
 from controller.live.lookahead import Lookahead, moved_flows
 from controller.live.measuring import JobMeasurement
 from controller.live.messages import (
     AgentUp,
     BytesCounted,
     ClockAsked,
+    ConnectionsSeen,
     Effect,
     FlowAsked,
     FlowFallback,
@@ -53,9 +55,6 @@ from controller.live.notices import (
     JobLeft,
     Notice,
     PacketArrived,
-    PortChanged,
-    SwitchDown,
-    SwitchUp,
 )
 from controller.live.operating import carry_out
 from controller.live.operator_commands import ChosenPolicy, DrainSet, JobEnded, JobRequested, PolicySet
@@ -66,12 +65,12 @@ from controller.live.queue_pairs import QueuePairs
 from controller.live.reannouncement import Reannouncement
 from controller.live.settings import CoreSettings
 from controller.live.slot_drift import SlotDrift
+from controller.live.switch_states import port_changes, switch_changed
 from controller.live.unplannable_jobs import UnplannableJobs
 from controller.model.flow_plans import with_flows
 from controller.model.plan import Plan
 from controller.planner import PlanInput
 from controller.planner.emergency import Emergency
-from controller.planner.pinned_flows import remarks
 from controller.planner.plan_text import summary
 from controller.southbound.desired import REASON_INT, REASON_LINK_PROBE
 from controller.southbound.table_writes import DesiredState, FabricCondition
@@ -109,7 +108,8 @@ class Core:
         self.assignments = Assignments()
         self._drift = SlotDrift()
         self.floors = FloorWatch()
-        self._overlays = PlanOverlays(self.measuring, self.floors)
+        self.connections = Connections(settings.topology)
+        self._overlays = PlanOverlays(self.measuring, self.floors, self.connections)
         self.inputs = PlanInputs(
             settings, self.registry, self.unplannable, self.queue_pairs, self.floors, self.probes
         )
@@ -168,7 +168,7 @@ class Core:
 
     def in_force(self, plan: Plan) -> Plan:
         """The plan as it comes into force, with `PlanOverlays`. The same object for the same plan."""
-        return self._overlays.in_force(plan, lambda shown: remarks(self.input_now(), shown.flows))
+        return self._overlays.in_force(plan, self.input_now)
 
     @property
     def desired(self) -> DesiredState:
@@ -196,6 +196,8 @@ class Core:
         match item:
             case FlowOpened():
                 self.wants_plan |= self.queue_pairs.opened(item, self.registry.job_of(item.flow), self.plan)
+            case ConnectionsSeen():
+                self.wants_plan |= self.connections.seen(item, self.registry)
             case FlowFallback():
                 self._effects.extend(self.assignments.flow_fallback(self.now_ns, item, self.registry))
             case FlowAsked(host, flow):
@@ -218,18 +220,10 @@ class Core:
                 self._effects.append(SendWelcome(item.host))
                 self.assignments.agent_up(item.host)
                 self.queue_pairs.agent_up(replace(item, workers=None))
+                self.connections.agent_up(item)
                 self._effects.extend(self.measuring.agent_up(item.host))
-            case PortsSeen(switch, ports):
-                self._ports_changed(self.links.ports_seen(switch, ports))
-            case SwitchReady(switch, ports):
-                self._ports_changed(self.links.switch_ready(self.now_ns, switch, ports))
-                ident = self.topology.switch[switch].device_id
-                self._notices.append(SwitchUp(self.now_ns, switch, ident))
-                log.info("switch %s is in service: its pipeline and tables are written", switch)
-            case SwitchLost(switch, why):
-                self.links.switch_lost(self.now_ns, switch)
-                self._notices.append(SwitchDown(self.now_ns, switch, why))
-                log.error("switch %s: the session is lost (%s); its entries stay in force", switch, why)
+            case PortsSeen() | SwitchReady() | SwitchLost():
+                self._notices.extend(switch_changed(self.now_ns, self.links, self.topology, item))
             case FrameAsked(switch, payload, egress_port, submit):
                 self._effects.append(SendFrame(switch, payload, egress_port, submit))
             case DrainSet() | PolicySet() | JobRequested() | JobEnded():
@@ -239,7 +233,7 @@ class Core:
         """Run each timer that is due: link probes, late INT probes, lookahead, the end of a measurement."""
         frames, moves = self.links.due(self.now_ns)
         self._effects.extend(frames)
-        self._ports_changed(moves)
+        self._notices.extend(port_changes(self.now_ns, moves))
         for left in (*self.reannouncement.due(self.now_ns), *self.leases.due(self.now_ns, self.registry)):
             self._left(left)
         self._effects.extend(self.probes.due(self.now_ns))
@@ -268,9 +262,8 @@ class Core:
         """The planner's input to find paths for the `active` jobs alone, starting from the plan in force. It
         does not depend on the present time: an earlier result stays valid while that plan is in force.
         """
-        jobs = tuple(j for j in self.registry.jobs if j.name in active)
         epoch_ns = self.plan.epoch_ns if self.plan is not None else self.now_ns
-        return replace(self.input_now(), jobs=jobs, epoch_ns=epoch_ns)
+        return self.inputs.of_some(self.input_now(), active, epoch_ns)
 
     def adopt_lookahead(self, found: Plan) -> int:
         """Move the flows of `found` to its paths, keep the rest of the plan; returns how many flows move."""
@@ -296,6 +289,7 @@ class Core:
         if self.planned is not None:
             self.planned = with_paths_of(self.planned, plan)
         self._effects.extend(self.assignments.adopt(plan, self.registry))
+        self._effects.extend(self.connections.tell(plan, self.registry.jobs, self.condition))
 
     def adopt(self, plan: Plan) -> None:
         """Bring a plan into force: tell agents what changes for them, and start to verify its paths."""
@@ -306,6 +300,7 @@ class Core:
         plan = self.plan
         self._overlays.plan_changed(self.now_ns, before, plan)
         self._effects.extend(self.assignments.adopt(plan, self.registry))
+        self._effects.extend(self.connections.tell(plan, self.registry.jobs, self.condition))
         self._effects.extend(self.measuring.adopted(self.now_ns))
         self._enter_into_force(plan)
         log.info("plan %d of policy %s is in force: %s", plan.version, plan.policy.name, summary(plan))
@@ -341,19 +336,24 @@ class Core:
             log.info("job %s has arrived (all workers have joined): %s; a new plan is made", job.name, where)
         else:
             self._effects.extend(self.assignments.worker_joined(item.host, item.job.name))
+            jobs = (self.registry.get(item.job.name),)
+            self._effects.extend(self.connections.tell(self.plan, jobs, self.condition))
 
     def _left(self, item: WorkerLeft) -> None:
         self.reannouncement.announced(item.host, item.job, item.rank)
         job = self.registry.leave(item.job, item.rank)
         if job is None:
             return
-        self.assignments.job_left(job)
-        self.unplannable.forget(job.name)
+        for left in (self.assignments.job_left, self.queue_pairs.left, self.connections.left):
+            left(job)
         self.paths.forget(f.name for f in job.flows)
-        self.queue_pairs.left(job)
-        self.reports.left(job.name)
-        self.lookahead.forget(job.name)
-        self.measuring.left(job.name)
+        for forget in (
+            self.unplannable.forget,
+            self.reports.left,
+            self.lookahead.forget,
+            self.measuring.left,
+        ):
+            forget(job.name)
         self.floors.left(job.name, self.plan)
         self._notices.append(JobLeft(self.now_ns, job))
         self.wants_plan = True
@@ -395,7 +395,8 @@ class Core:
 
     def _packet(self, item: PacketSeen) -> None:
         if item.reason == REASON_LINK_PROBE:
-            self._ports_changed(self.links.probe_seen(item.switch, item.payload))
+            moves = self.links.probe_seen(item.switch, item.payload)
+            self._notices.extend(port_changes(self.now_ns, moves))
             return
         of_path = False
         if item.reason == REASON_INT:
@@ -403,9 +404,8 @@ class Core:
             self._effects.extend(answers)
             self.wants_plan |= self.probes.take_plan_request()
         if not of_path:
-            self._notices.append(
-                PacketArrived(self.now_ns, item.switch, item.ingress_port, item.reason, item.payload)
-            )
+            arrived = PacketArrived(self.now_ns, item.switch, item.ingress_port, item.reason, item.payload)
+            self._notices.append(arrived)
             return
         if not self.wants_tables and self.queue_pairs.mistrust(self.paths.misrouted):
             self.wants_plan = True
@@ -414,7 +414,3 @@ class Core:
     def _announce_if_verified(self) -> None:
         """Announce the plan to Ryu applications once every path is verified or given up."""
         self._notices.extend(self.probes.announcement(self.now_ns, self.plan))
-
-    def _ports_changed(self, moves: Iterable[PortTransition]) -> None:
-        for move in moves:
-            self._notices.append(PortChanged(self.now_ns, move.switch, move.port, move.peer, move.up))

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from controller.live.operator_commands import OperatorCommand
 from controller.model.job import Job
+from controller.model.plan import Connection
+from controller.routing.port_conditions import PortCondition
 
 
 # Inputs, from agents.
@@ -21,7 +23,8 @@ class AgentUp:
 
     `pinning` is how the agent sets UDP source ports ("none": its NIC chooses them). `dscp` is "qp" where an
     open queue pair takes a new DSCP, "fixed" where it keeps its first one. `mltcp` says whether the NIC can
-    send by MLTCP for single jobs. `workers` are job and rank of all that have joined; None: the agent's
+    send by MLTCP for single jobs. `connects` are the IP protocols of which the agent steers connections.
+    `workers` are job and rank of all that have joined; None: the agent's
     process is young, and lists them later (`WorkersListed`).
     """
 
@@ -29,6 +32,7 @@ class AgentUp:
     pinning: str
     dscp: str = "qp"
     mltcp: bool = False
+    connects: tuple[int, ...] = ()
     workers: frozenset[tuple[str, int]] | None = None
 
 
@@ -84,6 +88,17 @@ class FlowOpened:
     flow: str
     source_port: int
     dscp: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionsSeen:
+    """TCP and UDP connections of a host that carry flows have opened (True) or closed (False).
+
+    Each is one direction of a connection; its flow begins or ends on the host.
+    """
+
+    host: str
+    connections: tuple[tuple[bool, Connection], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +232,7 @@ Input = (
     | WorkerLeft
     | FlowAsked
     | FlowOpened
+    | ConnectionsSeen
     | FlowFallback
     | ProbeAsked
     | IterationReport
@@ -248,6 +264,25 @@ class SendAssignment:
     source_port: int
     dscp: int
     rate_cap_bps: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SendConnectionPath:
+    """Tell an agent which ports lead the connections of a flow along its path, and their DSCP.
+
+    The flow is number `index` of its job from `src_ip` to `dst_ip`. `conditions` None: no ports are known to,
+    and switches pin what agents report.
+    """
+
+    host: str
+    flow: str
+    job: str
+    src_ip: str
+    dst_ip: str
+    index: int
+    protocol: int
+    dscp: int
+    conditions: tuple[PortCondition, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +373,7 @@ class SendFrame:
 AgentEffect = (
     SendWelcome
     | SendAssignment
+    | SendConnectionPath
     | SendSchedule
     | SendRefusal
     | SendProbeResult

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controller.live.floor_watch import FloorWatch
 from controller.live.int_probes import IntProbes
@@ -53,6 +53,11 @@ class PlanInputs:
             pin_capacity=settings.pin_capacity,
             mltcp_hosts=self.queue_pairs.mltcp_hosts,
         )
+
+    def of_some(self, inputs: PlanInput, active: frozenset[str], epoch_ns: int) -> PlanInput:
+        """An input for the `active` jobs alone, with another epoch."""
+        jobs = tuple(job for job in self.registry.jobs if job.name in active)
+        return replace(inputs, jobs=jobs, epoch_ns=epoch_ns)
 
     def _jobs(self) -> tuple[Job, ...]:
         """The jobs that can be planned. Policies named after a paper take their profiles as they are."""

@@ -68,6 +68,36 @@ class FlowRemark:
     dscp: int
 
 
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """One direction of an open TCP or UDP connection, which carries a flow of a job.
+
+    `protocol` is the number in the IP header. `sent_dscp` is the DSCP that its packets leave the host with.
+    """
+
+    flow: str
+    protocol: int
+    source_port: int
+    dest_port: int
+    sent_dscp: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionPlan:
+    """What switches do for one direction of a connection between two hosts.
+
+    They let it into the queues of levels. Each switch in `pins` sends it to the node beside it; `pins` is
+    empty where its ports lead along the path of its flow, or where the flow has none. The leaf of `src`
+    rewrites its DSCP to `dscp` if that is another than `connection.sent_dscp`.
+    """
+
+    connection: Connection
+    src: str
+    dst: str
+    dscp: int
+    pins: tuple[tuple[str, str], ...] = ()
+
+
 @pickled_by_fields
 @dataclass(frozen=True, slots=True)
 class QueuePair:
@@ -162,7 +192,8 @@ class Plan:
     `pins` and `remarks` are the table entries for single flows, in the order of the flows. `pairs` are the
     pairs of hosts (sender, receiver) whose RoCE packets switches let into the queues of levels, and
     `mice_pairs` those that have flows below the levels only. The receivers of both may answer. Switches
-    spread the packets of the classes in `spread`.
+    spread the packets of the classes in `spread`. `connections` are the open TCP and UDP connections that
+    carry flows.
     """
 
     version: int
@@ -176,3 +207,4 @@ class Plan:
     pairs: tuple[tuple[str, str], ...] = ()
     mice_pairs: tuple[tuple[str, str], ...] = ()
     spread: tuple[SpreadClass, ...] = ()
+    connections: tuple[ConnectionPlan, ...] = ()

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.routing.forwarding import Route, SwitchForwarding
-from controller.routing.hash import ecmp_hash, source_port_hashes
-from controller.wire.rocev2 import ROCE_SOURCE_PORTS
+from controller.routing.hash import UDP, ecmp_hash, source_port_hashes
+from controller.wire.rocev2 import ROCE_PORT, ROCE_SOURCE_PORTS
 from topo.addresses import host_prefix
 from topo.graph import OUR_HASH, Topology
 
@@ -55,15 +55,28 @@ def paths(topology: Topology, forwarding: Forwarding, src: str, dst: str) -> tup
     return tuple(found)
 
 
-def path_of(topology: Topology, forwarding: Forwarding, src: str, dst: str, source_port: int) -> Path:
-    """The path, host to host, that the hash of the switches gives to a RoCEv2 flow with this source port.
+def path_of(
+    topology: Topology,
+    forwarding: Forwarding,
+    src: str,
+    dst: str,
+    source_port: int,
+    *,
+    protocol: int = UDP,
+    dest_port: int = ROCE_PORT,
+) -> Path:
+    """The path, host to host, that the hash of the switches gives to a flow with these ports; without
+    `protocol` and `dest_port` to a RoCEv2 flow.
 
     Empty if a switch drops the flow, or if a switch on the path chooses by an unknown hash.
     """
     spec = topology.hash
     value = 0
     if spec.known:
-        value = ecmp_hash(topology.host[src].ip, topology.host[dst].ip, source_port, algorithm=spec.algorithm)
+        ends = topology.host[src].ip, topology.host[dst].ip
+        value = ecmp_hash(
+            *ends, source_port, protocol=protocol, dest_port=dest_port, algorithm=spec.algorithm
+        )
     path: Path = (src, topology.host[src].leaf)
     while path[-1] != dst:
         switch = path[-1]

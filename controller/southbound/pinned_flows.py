@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from controller.model.plan import FlowPin, FlowRemark
+from controller.model.plan import ConnectionPlan, FlowPin, FlowRemark
 from controller.routing.forwarding import Route, SwitchForwarding
 from controller.routing.hash import UDP
 from controller.southbound.desired import Entry, Match, family_table
-from controller.southbound.host_guard import PAIR_TABLE, address_pair
+from controller.southbound.host_guard import PAIR_TABLE, HostGuard, LevelFlow, address_pair, flow_entries
 from controller.wire.rocev2 import ROCE_PORT
 from topo.graph import Topology
 
@@ -34,16 +34,64 @@ def pin_entries(
         next_hops = [hop for hop, n in forwarding.next_hops.items() if ports[n.port].node == pin.toward]
         if pin.switch != switch or not next_hops:
             continue
-        hop = next_hops[pin.source_port % len(next_hops)]
-        others = [h for h in _group(topology, forwarding, pin.dst) if h != hop]
         key = five_tuple(topology, pin.src, pin.dst, pin.source_port)
-        table = family_table("pinned_flow", topology.host[pin.src].ip)
-        if not others:
-            yield Entry(table, key, "set_next_hop", (hop,))
+        yield _pin_entry(topology, forwarding, next_hops, pin.dst, key, pin.source_port)
+
+
+def connection_entries(
+    topology: Topology,
+    switch: str,
+    forwarding: SwitchForwarding,
+    connections: Iterable[ConnectionPlan],
+    guard: HostGuard,
+) -> Iterator[Entry]:
+    """The entries of one switch for connections of TCP and UDP: pins, rewritten DSCPs, and the right to the
+    queues of levels, without those that `guard` grants anyway.
+    """
+    ports = topology.ports[switch]
+    granted = {way for flow in guard.level_flows for way in flow.ways}
+    level_flows, asked = [], set()
+    for planned in connections:
+        src, dst, own = planned.src, planned.dst, planned.connection
+        key = five_tuple(topology, src, dst, own.source_port, own.protocol, own.dest_port)
+        toward = dict(planned.pins).get(switch)
+        next_hops = [hop for hop, n in forwarding.next_hops.items() if ports[n.port].node == toward]
+        if next_hops:
+            yield _pin_entry(topology, forwarding, next_hops, dst, key, own.source_port)
+        level_flows.append(LevelFlow(src, dst, own.protocol, own.source_port, own.dest_port))
+        host = topology.host[src]
+        if host.leaf != switch or own.sent_dscp == planned.dscp:
             continue
-        backup = others[pin.source_port % len(others)]
-        port = forwarding.next_hops[hop].port
-        yield Entry(table, key, "set_next_hop_with_backup", (hop, port, backup))
+        at: Key = (("port", host.leaf_port), ("dscp", own.sent_dscp))
+        if at not in asked:
+            asked.add(at)
+            yield Entry("remark", at, "set_dscp_by_flow", (own.sent_dscp,))
+        yield Entry(family_table("remark_flow", host.ip), (*at, *key), "set_dscp", (planned.dscp,))
+    ways: dict[Key, Entry] = {}
+    for flow in level_flows:
+        own_guard = HostGuard(guard.strays, (flow,))
+        if not granted.issuperset(flow.ways):
+            ways.update((e.match, e) for e in flow_entries(topology, switch, own_guard))
+    yield from ways.values()
+
+
+def _pin_entry(
+    topology: Topology,
+    forwarding: SwitchForwarding,
+    next_hops: Sequence[int],
+    dst: str,
+    key: Key,
+    source_port: int,
+) -> Entry:
+    """The entry that sends packets of a 5-tuple to one of some next hops."""
+    hop = next_hops[source_port % len(next_hops)]
+    others = [h for h in _group(topology, forwarding, dst) if h != hop]
+    table = family_table("pinned_flow", topology.host[dst].ip)
+    if not others:
+        return Entry(table, key, "set_next_hop", (hop,))
+    backup = others[source_port % len(others)]
+    port = forwarding.next_hops[hop].port
+    return Entry(table, key, "set_next_hop_with_backup", (hop, port, backup))
 
 
 def remark_entries(topology: Topology, switch: str, remarks: Iterable[FlowRemark]) -> Iterator[Entry]:
@@ -68,13 +116,20 @@ def next_hops_of(entry: Entry) -> tuple[int, ...]:
     return entry.params[::2] if entry.action == "set_next_hop_with_backup" else ()
 
 
-def five_tuple(topology: Topology, src: str, dst: str, source_port: int) -> Key:
-    """The match key of a RoCEv2 flow between two hosts."""
+def five_tuple(
+    topology: Topology,
+    src: str,
+    dst: str,
+    source_port: int,
+    protocol: int = UDP,
+    dest_port: int = ROCE_PORT,
+) -> Key:
+    """The match key of a flow between two hosts; without `protocol` and `dest_port` of a RoCEv2 flow."""
     return (
         *address_pair(topology.host[src].ip, topology.host[dst].ip),
-        ("protocol", UDP),
+        ("protocol", protocol),
         ("src_port", source_port),
-        ("dst_port", ROCE_PORT),
+        ("dst_port", dest_port),
     )
 
 

@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from finsy.proto import p4r
 
-from controller.model.plan import FlowPin, FlowRemark, Plan, SpreadClass
+from controller.model.plan import ConnectionPlan, FlowPin, FlowRemark, Plan, SpreadClass
 from controller.model.traffic import TRAFFIC_CLASSES
 from controller.routing.forwarding import SwitchForwarding, forwarding
 from controller.southbound.artefacts import load_artefacts
@@ -32,7 +32,13 @@ from controller.southbound.host_guard import (
     pair_entries,
     rights_by_leaf,
 )
-from controller.southbound.pinned_flows import FLOW_TABLES, next_hops_of, pin_entries, remark_entries
+from controller.southbound.pinned_flows import (
+    FLOW_TABLES,
+    connection_entries,
+    next_hops_of,
+    pin_entries,
+    remark_entries,
+)
 from controller.southbound.spread_entries import spread_entries
 from controller.southbound.update_encoder import read_entries
 from topo.graph import Topology
@@ -68,13 +74,15 @@ class DesiredState:
     pairs: tuple[tuple[str, str], ...] = ()
     mice_pairs: tuple[tuple[str, str], ...] = ()
     spread: tuple[SpreadClass, ...] = ()
+    connections: tuple[ConnectionPlan, ...] = ()
 
     @staticmethod
     def of(condition: FabricCondition, plan: Plan | None) -> DesiredState:
         """The state for a condition and a plan; `plan` None: before the first plan."""
         if plan is None:
             return DesiredState(condition)
-        return DesiredState(condition, plan.pins, plan.remarks, plan.pairs, plan.mice_pairs, plan.spread)
+        pairs = plan.pairs, plan.mice_pairs
+        return DesiredState(condition, plan.pins, plan.remarks, *pairs, plan.spread, plan.connections)
 
 
 class Found(StrEnum):
@@ -266,7 +274,8 @@ def _by_table(entries: Iterable[Entry]) -> Counter[str]:
 
 def _flow_entries(name: str, wanted: DesiredState) -> tuple[Entry, ...]:
     """The entries of a switch for single flows and pairs of hosts of a plan."""
-    if not (wanted.pins or wanted.remarks or wanted.pairs or wanted.mice_pairs or wanted.spread):
+    single = wanted.pins or wanted.remarks or wanted.connections
+    if not (single or wanted.pairs or wanted.mice_pairs or wanted.spread):
         return ()
     fabric = _current_fabric()
     topology, switch = fabric.topology, _forwarding(wanted.condition).get(name)
@@ -274,10 +283,14 @@ def _flow_entries(name: str, wanted: DesiredState) -> tuple[Entry, ...]:
         return ()
     rights = _rights_by_leaf(wanted.pairs, wanted.mice_pairs).get(name, {})
     pairs = pair_entries(topology, rights, fabric.guard.strays)
+    remarked = remark_entries(topology, name, wanted.remarks)
+    connected = connection_entries(topology, name, switch, wanted.connections, fabric.guard)
+    # Flows and connections of a host may leave it with the same DSCP, and ask in the same way.
+    both = {entry.key: entry for entry in (*remarked, *connected)}
     return (
         *pin_entries(topology, name, switch, wanted.pins),
         *(entry for entry in pairs if entry.table not in fabric.lacking),
-        *remark_entries(topology, name, wanted.remarks),
+        *(entry for entry in both.values() if entry.table not in fabric.lacking),
         *(e for e in spread_entries(switch, wanted.spread) if e.table not in fabric.lacking),
     )
 

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class AgentMessage(_message.Message):
-    __slots__ = ("sequence", "time_ns", "host", "hello", "job_join", "job_leave", "flow_request", "iteration", "probe_request", "byte_counts", "clock_request", "flow_opened", "flow_fallback", "workers", "earlier")
+    __slots__ = ("sequence", "time_ns", "host", "hello", "job_join", "job_leave", "flow_request", "iteration", "probe_request", "byte_counts", "clock_request", "flow_opened", "flow_fallback", "workers", "connections", "earlier")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TIME_NS_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -22,6 +22,7 @@ class AgentMessage(_message.Message):
     FLOW_OPENED_FIELD_NUMBER: _ClassVar[int]
     FLOW_FALLBACK_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
+    CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
     EARLIER_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     time_ns: int
@@ -37,11 +38,12 @@ class AgentMessage(_message.Message):
     flow_opened: FlowOpened
     flow_fallback: FlowFallback
     workers: Workers
+    connections: Connections
     earlier: _containers.RepeatedCompositeFieldContainer[IterationReport]
-    def __init__(self, sequence: _Optional[int] = ..., time_ns: _Optional[int] = ..., host: _Optional[str] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., job_join: _Optional[_Union[JobJoin, _Mapping]] = ..., job_leave: _Optional[_Union[JobLeave, _Mapping]] = ..., flow_request: _Optional[_Union[FlowRequest, _Mapping]] = ..., iteration: _Optional[_Union[IterationReport, _Mapping]] = ..., probe_request: _Optional[_Union[ProbeRequest, _Mapping]] = ..., byte_counts: _Optional[_Union[ByteCounts, _Mapping]] = ..., clock_request: _Optional[_Union[ClockRequest, _Mapping]] = ..., flow_opened: _Optional[_Union[FlowOpened, _Mapping]] = ..., flow_fallback: _Optional[_Union[FlowFallback, _Mapping]] = ..., workers: _Optional[_Union[Workers, _Mapping]] = ..., earlier: _Optional[_Iterable[_Union[IterationReport, _Mapping]]] = ...) -> None: ...
+    def __init__(self, sequence: _Optional[int] = ..., time_ns: _Optional[int] = ..., host: _Optional[str] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., job_join: _Optional[_Union[JobJoin, _Mapping]] = ..., job_leave: _Optional[_Union[JobLeave, _Mapping]] = ..., flow_request: _Optional[_Union[FlowRequest, _Mapping]] = ..., iteration: _Optional[_Union[IterationReport, _Mapping]] = ..., probe_request: _Optional[_Union[ProbeRequest, _Mapping]] = ..., byte_counts: _Optional[_Union[ByteCounts, _Mapping]] = ..., clock_request: _Optional[_Union[ClockRequest, _Mapping]] = ..., flow_opened: _Optional[_Union[FlowOpened, _Mapping]] = ..., flow_fallback: _Optional[_Union[FlowFallback, _Mapping]] = ..., workers: _Optional[_Union[Workers, _Mapping]] = ..., connections: _Optional[_Union[Connections, _Mapping]] = ..., earlier: _Optional[_Iterable[_Union[IterationReport, _Mapping]]] = ...) -> None: ...
 
 class ControllerMessage(_message.Message):
-    __slots__ = ("sequence", "host", "welcome", "flow", "schedule", "refusal", "probe_result", "measure", "clock", "accepted")
+    __slots__ = ("sequence", "host", "welcome", "flow", "schedule", "refusal", "probe_result", "measure", "clock", "accepted", "connection_path")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     WELCOME_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +54,7 @@ class ControllerMessage(_message.Message):
     MEASURE_FIELD_NUMBER: _ClassVar[int]
     CLOCK_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    CONNECTION_PATH_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     host: str
     welcome: Welcome
@@ -62,10 +65,11 @@ class ControllerMessage(_message.Message):
     measure: MeasureRequest
     clock: ClockReply
     accepted: JobAccepted
-    def __init__(self, sequence: _Optional[int] = ..., host: _Optional[str] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., flow: _Optional[_Union[FlowAssignment, _Mapping]] = ..., schedule: _Optional[_Union[JobSchedule, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., probe_result: _Optional[_Union[ProbeResult, _Mapping]] = ..., measure: _Optional[_Union[MeasureRequest, _Mapping]] = ..., clock: _Optional[_Union[ClockReply, _Mapping]] = ..., accepted: _Optional[_Union[JobAccepted, _Mapping]] = ...) -> None: ...
+    connection_path: ConnectionPath
+    def __init__(self, sequence: _Optional[int] = ..., host: _Optional[str] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., flow: _Optional[_Union[FlowAssignment, _Mapping]] = ..., schedule: _Optional[_Union[JobSchedule, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., probe_result: _Optional[_Union[ProbeResult, _Mapping]] = ..., measure: _Optional[_Union[MeasureRequest, _Mapping]] = ..., clock: _Optional[_Union[ClockReply, _Mapping]] = ..., accepted: _Optional[_Union[JobAccepted, _Mapping]] = ..., connection_path: _Optional[_Union[ConnectionPath, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("host", "ip", "pinning", "protocol", "dscp", "counts_bytes", "mltcp", "instance", "workers")
+    __slots__ = ("host", "ip", "pinning", "protocol", "dscp", "counts_bytes", "mltcp", "instance", "workers", "connects")
     HOST_FIELD_NUMBER: _ClassVar[int]
     IP_FIELD_NUMBER: _ClassVar[int]
     PINNING_FIELD_NUMBER: _ClassVar[int]
@@ -75,6 +79,7 @@ class Hello(_message.Message):
     MLTCP_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
+    CONNECTS_FIELD_NUMBER: _ClassVar[int]
     host: str
     ip: str
     pinning: str
@@ -84,7 +89,30 @@ class Hello(_message.Message):
     mltcp: bool
     instance: str
     workers: Workers
-    def __init__(self, host: _Optional[str] = ..., ip: _Optional[str] = ..., pinning: _Optional[str] = ..., protocol: _Optional[int] = ..., dscp: _Optional[str] = ..., counts_bytes: _Optional[bool] = ..., mltcp: _Optional[bool] = ..., instance: _Optional[str] = ..., workers: _Optional[_Union[Workers, _Mapping]] = ...) -> None: ...
+    connects: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, host: _Optional[str] = ..., ip: _Optional[str] = ..., pinning: _Optional[str] = ..., protocol: _Optional[int] = ..., dscp: _Optional[str] = ..., counts_bytes: _Optional[bool] = ..., mltcp: _Optional[bool] = ..., instance: _Optional[str] = ..., workers: _Optional[_Union[Workers, _Mapping]] = ..., connects: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Connections(_message.Message):
+    __slots__ = ("connections",)
+    CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
+    connections: _containers.RepeatedCompositeFieldContainer[Connection]
+    def __init__(self, connections: _Optional[_Iterable[_Union[Connection, _Mapping]]] = ...) -> None: ...
+
+class Connection(_message.Message):
+    __slots__ = ("flow", "protocol", "source_port", "dest_port", "sent_dscp", "closed")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_PORT_FIELD_NUMBER: _ClassVar[int]
+    DEST_PORT_FIELD_NUMBER: _ClassVar[int]
+    SENT_DSCP_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_FIELD_NUMBER: _ClassVar[int]
+    flow: str
+    protocol: int
+    source_port: int
+    dest_port: int
+    sent_dscp: int
+    closed: bool
+    def __init__(self, flow: _Optional[str] = ..., protocol: _Optional[int] = ..., source_port: _Optional[int] = ..., dest_port: _Optional[int] = ..., sent_dscp: _Optional[int] = ..., closed: _Optional[bool] = ...) -> None: ...
 
 class Workers(_message.Message):
     __slots__ = ("workers",)
@@ -231,6 +259,38 @@ class FlowAssignment(_message.Message):
     dscp: int
     rate_cap_bps: int
     def __init__(self, flow: _Optional[str] = ..., source_port: _Optional[int] = ..., dscp: _Optional[int] = ..., rate_cap_bps: _Optional[int] = ...) -> None: ...
+
+class ConnectionPath(_message.Message):
+    __slots__ = ("flow", "job", "src_ip", "dst_ip", "index", "protocol", "dscp", "known", "conditions")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    SRC_IP_FIELD_NUMBER: _ClassVar[int]
+    DST_IP_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    DSCP_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    CONDITIONS_FIELD_NUMBER: _ClassVar[int]
+    flow: str
+    job: str
+    src_ip: str
+    dst_ip: str
+    index: int
+    protocol: int
+    dscp: int
+    known: bool
+    conditions: _containers.RepeatedCompositeFieldContainer[PortCondition]
+    def __init__(self, flow: _Optional[str] = ..., job: _Optional[str] = ..., src_ip: _Optional[str] = ..., dst_ip: _Optional[str] = ..., index: _Optional[int] = ..., protocol: _Optional[int] = ..., dscp: _Optional[int] = ..., known: _Optional[bool] = ..., conditions: _Optional[_Iterable[_Union[PortCondition, _Mapping]]] = ...) -> None: ...
+
+class PortCondition(_message.Message):
+    __slots__ = ("source_mask", "dest_mask", "odd")
+    SOURCE_MASK_FIELD_NUMBER: _ClassVar[int]
+    DEST_MASK_FIELD_NUMBER: _ClassVar[int]
+    ODD_FIELD_NUMBER: _ClassVar[int]
+    source_mask: int
+    dest_mask: int
+    odd: bool
+    def __init__(self, source_mask: _Optional[int] = ..., dest_mask: _Optional[int] = ..., odd: _Optional[bool] = ...) -> None: ...
 
 class JobSchedule(_message.Message):
     __slots__ = ("job", "epoch_ns", "shift_ns", "period_ns", "realign", "sender", "once")

@@ -46,6 +46,12 @@ MAX_HOSTS_OF_JOB: Final = 1 << 16
 """The most hosts, each a NIC, that the description of a job names."""
 MAX_PHASES_OF_JOB: Final = 1_000
 """The most phases of a job's profile."""
+MAX_CONNECTIONS_OF_FLOW: Final = 64
+"""The most TCP and UDP connections of one flow that switches have entries for."""
+MAX_CONNECTIONS_OF_HOST: Final = 4_096
+"""The most TCP and UDP connections of one host that its agent reports."""
+MAX_CONNECTIONS_OF_MESSAGE: Final = 1_024
+"""The most connections in one message of an agent."""
 MAX_JOBS_OF_HOST: Final = 256
 """The most jobs of which one host has a worker."""
 MAX_FLOWS_OF_HOST: Final = 1 << 17

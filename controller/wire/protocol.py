@@ -7,8 +7,12 @@ PROTOCOL = 1
 """The version of the protocol, as Hello carries it."""
 
 NO_PINNING = "none"
-PINNINGS = ("verbs", "shim", "udp", "emulated", NO_PINNING)
-"""How an agent sets the UDP source port of a flow; with NO_PINNING its NIC chooses the port."""
+PINNINGS = ("verbs", "shim", "udp", "emulated", "sockets", NO_PINNING)
+"""How an agent sets the UDP source port of a flow; with NO_PINNING its NIC chooses the port, and with sockets
+its flows are connections of TCP or UDP only."""
+
+CONNECTS = (6, 17)
+"""The IP protocols (RFC 790) of which an agent may steer connections: TCP and UDP."""
 
 NEW_DSCP = "qp"
 FIXED_DSCP = "fixed"

@@ -36,7 +36,7 @@ def open_nics(
     config: Config, loop: AgentLoop, verbs_devices: Callable[[], list[str]] = verbs_devices
 ) -> list[UdpNic | ExternalNic]:
     """A driver for each NIC of the host, of the kind that the configuration names; `auto` takes the first of
-    shim, verbs and none that works here.
+    shim, verbs, sockets and none that works here.
 
     `verbs_devices` gives the names of the RDMA devices, and raises VerbsError where the verbs driver cannot
     work. Raises InvalidValueError for a missing device, interface or library, and NicError for an address
@@ -55,10 +55,12 @@ def open_nics(
             raise
     why_not = {
         "shim": _why_no_shim(config),
-        "verbs": "" if driver == "none" else _why_no_verbs(configs, verbs_devices),
+        "verbs": "" if driver in ("none", "sockets") else _why_no_verbs(configs, verbs_devices),
     }
     if driver == "auto":
         driver = next((name for name, why in why_not.items() if not why), "none")
+        if driver == "none" and config.sockets.map:
+            driver = "sockets"
         if driver == "none":
             log.warning("flows cannot be pinned, all go by ECMP: %s; %s", *why_not.values())
     elif why_not.get(driver):

@@ -2,13 +2,15 @@
 """Queue pairs of other processes: the agent decides their source ports, and the other process sets them.
 
 With the shim driver the agent writes the port map. With verbs it tells the training process, which moves its
-own queue pairs. With none it does nothing, and all flows go by ECMP.
+own queue pairs. With sockets the flows are connections of TCP or UDP (`hostagent/connections.py`).
+With none it does nothing, and all flows go by ECMP.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from controller.wire.protocol import FIXED_DSCP, NEW_DSCP
 from hostagent.nic.driver import NicCounters, ReceiveQueue
 from hostagent.nic.port_map import PortMap, PortMapFile
 from hostagent.nic.requester import check_pin
@@ -64,15 +66,16 @@ class ExternalNic:
     """The driver of a NIC of which the training processes own the queue pairs.
 
     `pinning` says how they are pinned: shim (through the host's `port_map`), verbs (by their processes, which
-    receive new ports through `on_move`) or none.
+    receive new ports through `on_move`), sockets or none.
     """
 
-    dscp = "fixed"
     sees_flows = False
     mltcp = False
 
     def __init__(self, pinning: str, ip: str, port_map: PortMapFile | None = None) -> None:
         self.pinning = pinning
+        # The DSCPs of connections are reported with their ports.
+        self.dscp = NEW_DSCP if pinning == "sockets" else FIXED_DSCP
         self._ip = ip
         self._port_map = port_map
         self.on_move: Callable[[ExternalSendQueue], None] | None = None

@@ -35,10 +35,15 @@ def write_port_map(path: Path, entries: PortMap) -> None:
 
     Raises OSError if it cannot be written.
     """
+    replace_file(path, format_port_map(entries))
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Replace the file at `path` atomically. Raises OSError if it cannot be written."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with fresh.open("w", encoding="ascii") as file:
-            file.write(format_port_map(entries))
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         fresh.chmod(0o644)

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "portmap.h"
+#include "mapfile.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-enum { FIRST_PORT = 0xC000, MOST_BYTES = 4 << 20 };
+enum { FIRST_PORT = 0xC000 };
 
 /* The first line that the agent writes. A map that a person wrote may lack it. */
 #define HEADER "# polyrhythm 1 entries="
@@ -17,15 +15,6 @@ uint32_t map_label(uint16_t port)
 {
     /* sport = ((label & 0x3FFF) ^ (label >> 14)) | 0xC000, and label 0 means "hash the QP numbers". */
     return port == FIRST_PORT ? 0x4001 : port & 0x3FFF;
-}
-
-static int parse_address(const char *text, struct gid *address)
-{
-    static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};
-    if (inet_pton(AF_INET6, text, address->raw) == 1)
-        return 1;
-    memcpy(address->raw, mapped, sizeof mapped);
-    return inet_pton(AF_INET, text, address->raw + 12) == 1;
 }
 
 /* "srcIP,dstIP=port,port,..." */
@@ -56,32 +45,6 @@ static int parse_line(char *line, struct map_entry *entry)
         if (!*at)
             return 1;
     }
-}
-
-static char *read_whole(const char *path, char *why, size_t room)
-{
-    FILE *file = fopen(path, "re");
-    if (!file) {
-        if (errno == ENOENT)
-            return strdup("");
-        snprintf(why, room, "%s", strerror(errno));
-        return NULL;
-    }
-    struct stat about;
-    char *text = NULL;
-    if (fstat(fileno(file), &about) || !S_ISREG(about.st_mode) || about.st_size > MOST_BYTES) {
-        snprintf(why, room, "no file, or larger than 4 MiB");
-    } else if ((text = malloc((size_t)about.st_size + 1))) {
-        size_t length = fread(text, 1, (size_t)about.st_size, file);
-        text[length] = 0;
-        if (length != (size_t)about.st_size || strlen(text) != length) {
-            snprintf(why, room, "cut short, or no text");
-            free(text);
-            text = NULL;
-        }
-    }
-    fclose(file);
-    return text;
 }
 
 static struct port_map *refuse(struct port_map *map, char *text, char *why, size_t room, size_t line)

@@ -197,7 +197,7 @@ def test_what_the_controller_says_in_error_is_left_out(
             "[agent]\nhost = 'h1'\nip = '10.0.0.1'\nhots = 1\n",
             "4: agent.hots: unknown key (is host meant?); legal: host, ip",
         ),
-        ("[agnt]\n", "1: agnt: unknown key (is agent meant?); legal: agent, tls, nic, rails"),
+        ("[agnt]\n", "1: agnt: unknown key (is agent meant?); legal: agent, tls, nic, sockets, rails"),
         ("[agent]\nhost = 'h1'\n", "1: agent.ip: missing; legal: the host's address, or rails"),
         (
             "[agent]\nhost = 'h1'\nip = '10.0.0.1'\n[[rails]]\nhost = 'h1.1'\nip = '10.0.0.1'\n",

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The socket shim, for LD_PRELOAD. It gives TCP and UDP connections to addresses of the socket map a local port
+ * that leads along the planned path, and the DSCP of their job. It tells the agent which 5-tuples they have.
+ *
+ * A port is chosen inside connect, by narrowing IP_LOCAL_PORT_RANGE to it: unlike bind, this lets sockets with
+ * different peers share a port. If a port is not free, the next one is tried, and after MOST_TRIES the call
+ * runs as the program made it. A program that binds to port 0 before it connects gets its port in connect too.
+ * Whatever fails, the program's own call runs unchanged.
+ *
+ * Programs that make system calls by themselves (static binaries, Go, io_uring) are not reached.
+ *
+ * Environment: POLYRHYTHM_SOCKET_MAP, the map (default /run/polyrhythm/sockets); POLYRHYTHM_SOCKET_JOB, the job
+ * of this process; POLYRHYTHM_SOCKET_REPORTS, the agent's socket for reports; POLYRHYTHM_SHIM_LOG, a file to
+ * append a line to for each connection and each fault; MASTER_PORT, the port of PyTorch's rendezvous, which is
+ * left alone.
+ */
+#include "livesockets.h"
+#include "socketstate.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EXPORTED __attribute__((visibility("default")))
+
+/* Linux 6.3 has the first, 4.2 the second. */
+#ifndef IP_LOCAL_PORT_RANGE
+#define IP_LOCAL_PORT_RANGE 51
+#endif
+#ifndef IP_BIND_ADDRESS_NO_PORT
+#define IP_BIND_ADDRESS_NO_PORT 24
+#endif
+
+enum { MOST_TRIES = 16, ECN_BITS = 3, REPORT_BYTES = MOST_JOB_CHARS + 256 };
+
+/* What the shim does to one connection: copied from the map, which may be replaced meanwhile. */
+struct plan {
+    struct peer peer;
+    struct gid source;
+    unsigned number;
+    struct socket_entry entry;
+};
+
+/* Where the last port was found: the next one is looked for behind it. */
+static unsigned next_port;
+
+/* The address from which packets to `to` leave, as a socket that is bound to nothing would use. */
+static int source_of(const struct sockaddr *to, socklen_t length, struct gid *source)
+{
+    uint16_t port;
+    int fd = socket(to->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return 0;
+    int found = !real.connect(fd, to, length) && named(real.getsockname, fd, source, &port);
+    close(fd);
+    return found;
+}
+
+/* Mark what the socket sends, unless the program has chosen a class by itself. */
+static void mark(int fd, int dscp)
+{
+    int tos = dscp << 2, family = number_option(fd, SOL_SOCKET, SO_DOMAIN);
+    if (dscp < 0)
+        return;
+    if (family == AF_INET6 && !(number_option(fd, IPPROTO_IPV6, IPV6_TCLASS) & ~ECN_BITS))
+        setsockopt(fd, IPPROTO_IPV6, IPV6_TCLASS, &tos, sizeof tos);
+    /* An IPv6 socket takes this class for IPv4 peers. */
+    if (!(number_option(fd, IPPROTO_IP, IP_TOS) & ~ECN_BITS))
+        setsockopt(fd, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
+}
+
+/* Look up what to do with a socket that is about to connect. Returns 0: leave it alone. */
+static int look_up(int fd, const struct sockaddr *to, socklen_t length, struct plan *plan)
+{
+    struct held held;
+    struct gid bound;
+    uint16_t port;
+    struct peer *peer = &plan->peer;
+    if (disabled || !read_address(to, length, &peer->address, &peer->port) || !peer->port ||
+        peer->port == rendezvous)
+        return 0;
+    peer->protocol = number_option(fd, SOL_SOCKET, SO_PROTOCOL);
+    if (peer->protocol != IPPROTO_TCP && peer->protocol != IPPROTO_UDP)
+        return 0;
+    lock(&held);
+    refresh();
+    int known = knows(peer->protocol, &peer->address, 0);
+    unlock(&held);
+    if (!known)
+        return 0;
+    if (!named(real.getsockname, fd, &bound, &port))
+        return 0;
+    plan->source = bound;
+    if (is_any(&bound) && !source_of(to, length, &plan->source))
+        return 0;
+    lock(&held);
+    plan->number = live_add(fd, peer);
+    const struct socket_entry *entry = entry_of(peer->protocol, &plan->source, &peer->address, plan->number);
+    if (entry) {
+        plan->entry = *entry;
+        plan->entry.job = NULL; /* belongs to the map */
+    } else {
+        live_remove(fd);
+    }
+    unlock(&held);
+    return entry != NULL;
+}
+
+static void set_range(int fd, unsigned low, unsigned high)
+{
+    uint32_t range = high << 16 | low;
+    setsockopt(fd, IPPROTO_IP, IP_LOCAL_PORT_RANGE, &range, sizeof range);
+}
+
+/* Connect from a port of the plan. Returns 1 with the call's result and errno, or 0 if no port was free. */
+static int connect_from(int fd, const struct sockaddr *to, socklen_t length, const struct plan *plan,
+                        int both, int *tries, int *result)
+{
+    unsigned count = high_port - low_port + 1;
+    unsigned own = (unsigned)getpid() * 2654435761u; /* processes begin at different ports */
+    unsigned at = (own + __atomic_add_fetch(&next_port, 1, __ATOMIC_RELAXED)) % count;
+    const struct conditions *sent = &plan->entry.sent, *returned = &plan->entry.returned;
+    for (unsigned i = 0; i < count && *tries < MOST_TRIES; i++, at = at + 1 < count ? at + 1 : 0) {
+        uint16_t port = (uint16_t)(low_port + at);
+        if (!in_ranges(&plan->entry, port))
+            continue;
+        if (both ? !fulfils(sent, port, plan->peer.port) || !fulfils(returned, port, plan->peer.port)
+                 : !fulfils(sent->count ? sent : returned, port, plan->peer.port))
+            continue;
+        ++*tries;
+        set_range(fd, port, port);
+        *result = real.connect(fd, to, length);
+        if (!*result || (errno != EADDRNOTAVAIL && errno != EADDRINUSE && errno != EAGAIN)) {
+            __atomic_store_n(&next_port, at - own, __ATOMIC_RELAXED);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Whether the shim may choose the socket's port: the program has chosen neither a port nor a range. */
+static int may_choose(int fd, const struct plan *plan)
+{
+    struct gid address;
+    uint16_t port;
+    const struct socket_entry *entry = &plan->entry;
+    if (!high_port || !(entry->range_count || entry->sent.count || entry->returned.count))
+        return 0;
+    if (plan->number >= MOST_ALIKE || !named(real.getsockname, fd, &address, &port) || port)
+        return 0;
+    return number_option(fd, IPPROTO_IP, IP_LOCAL_PORT_RANGE) == 0;
+}
+
+static int connect_by_plan(int fd, const struct sockaddr *to, socklen_t length, const struct plan *plan)
+{
+    int result = -1, tries = 0;
+    const struct socket_entry *entry = &plan->entry;
+    mark(fd, entry->dscp);
+    if (!may_choose(fd, plan))
+        return real.connect(fd, to, length);
+    if (entry->sent.count && entry->returned.count && connect_from(fd, to, length, plan, 1, &tries, &result))
+        return result;
+    if (connect_from(fd, to, length, plan, 0, &tries, &result))
+        return result;
+    say("no free port to port %u of a peer after %d tries; the call runs unchanged", plan->peer.port, tries);
+    set_range(fd, 0, 0);
+    return real.connect(fd, to, length);
+}
+
+/* Tell the agent the 5-tuple of a connection. An agent that is gone or too slow hears nothing. */
+static void report(int fd, const struct plan *plan)
+{
+    char text[REPORT_BYTES], from[INET6_ADDRSTRLEN], to[INET6_ADDRSTRLEN];
+    struct gid address;
+    uint16_t port;
+    if ((!reports.sun_family && !*log_path) || !named(real.getsockname, fd, &address, &port) || !port)
+        return;
+    inet_ntop(AF_INET6, address.raw, from, sizeof from);
+    inet_ntop(AF_INET6, plan->peer.address.raw, to, sizeof to);
+    int tos = number_option(fd, IPPROTO_IP, IP_TOS);
+    int class = number_option(fd, IPPROTO_IPV6, IPV6_TCLASS);
+    int is_ipv4 = !memcmp(address.raw, (const uint8_t[12]){[10] = 0xFF, [11] = 0xFF}, 12);
+    int dscp = ((is_ipv4 ? tos : class) >> 2) & 63;
+    int length = snprintf(text, sizeof text, "%s %s %s %u %s %u %u %d",
+                          plan->peer.protocol == IPPROTO_TCP ? "tcp" : "udp", *job ? job : "*", from, port, to,
+                          plan->peer.port, plan->number, dscp);
+    say("connected %s", text);
+    if (!reports.sun_family || length >= (int)sizeof text)
+        return;
+    int out = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (out < 0)
+        return;
+    sendto(out, text, (size_t)length, MSG_NOSIGNAL, (struct sockaddr *)&reports, sizeof reports);
+    close(out);
+}
+
+EXPORTED int connect(int fd, const struct sockaddr *to, socklen_t length)
+{
+    struct plan plan;
+    struct held held;
+    start_once();
+    int before = errno;
+    if (!look_up(fd, to, length, &plan)) {
+        errno = before;
+        return real.connect(fd, to, length);
+    }
+    int result = connect_by_plan(fd, to, length, &plan);
+    int why = result ? errno : before;
+    if (!result || why == EINPROGRESS || why == EINTR) {
+        report(fd, &plan);
+    } else if (why != EISCONN && why != EALREADY) {
+        lock(&held);
+        live_remove(fd);
+        unlock(&held);
+    }
+    errno = why;
+    return result;
+}
+
+/* Whether a socket is TCP, and a bind to port 0 of this address may wait for connect. */
+static int may_defer(int fd, const struct gid *address)
+{
+    struct held held;
+    if (disabled || number_option(fd, SOL_SOCKET, SO_PROTOCOL) != IPPROTO_TCP)
+        return 0;
+    lock(&held);
+    refresh();
+    int known = is_any(address) ? map && map->count : knows(IPPROTO_TCP, address, 1);
+    unlock(&held);
+    return known && number_option(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT) == 0;
+}
+
+EXPORTED int bind(int fd, const struct sockaddr *to, socklen_t length)
+{
+    struct gid address;
+    struct held held;
+    uint16_t port;
+    int before = errno, yes = 1, no = 0;
+    start_once();
+    if (!read_address(to, length, &address, &port) || port || !may_defer(fd, &address) ||
+        setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &yes, sizeof yes)) {
+        errno = before;
+        return real.bind(fd, to, length);
+    }
+    int result = real.bind(fd, to, length), why = result ? errno : before;
+    if (result) {
+        setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &no, sizeof no);
+    } else {
+        lock(&held);
+        unported_add(fd);
+        unlock(&held);
+    }
+    errno = why;
+    return result;
+}
+
+/* A program that asks for its port before it connects gets one, as without the shim. */
+EXPORTED int getsockname(int fd, struct sockaddr *at, socklen_t *length)
+{
+    struct sockaddr_storage bound;
+    struct held held;
+    struct gid address;
+    socklen_t size = sizeof bound;
+    uint16_t port;
+    int before = errno, no = 0;
+    start_once();
+    if (!disabled && !real.getsockname(fd, (struct sockaddr *)&bound, &size) &&
+        read_address((struct sockaddr *)&bound, size, &address, &port) && !port) {
+        lock(&held);
+        int deferred = unported_take(fd);
+        unlock(&held);
+        if (deferred) {
+            setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &no, sizeof no);
+            real.bind(fd, (struct sockaddr *)&bound, size);
+        }
+    }
+    errno = before;
+    return real.getsockname(fd, at, length);
+}
+
+/* Accepted sockets inherit the listener's class, and the first packet that they send has it already. */
+EXPORTED int listen(int fd, int backlog)
+{
+    struct gid address;
+    struct held held;
+    uint16_t port;
+    int before = errno, dscp = -1;
+    start_once();
+    if (!disabled && number_option(fd, SOL_SOCKET, SO_PROTOCOL) == IPPROTO_TCP &&
+        named(real.getsockname, fd, &address, &port) && (!port || port != rendezvous)) {
+        lock(&held);
+        refresh();
+        for (size_t i = 0; map && i < map->count && dscp < 0; i++) {
+            const struct socket_entry *entry = &map->entries[i];
+            if (entry->protocol == IPPROTO_TCP && entry_is_for(entry, job) &&
+                !memcmp(&entry->source, &address, sizeof address))
+                dscp = entry->dscp;
+        }
+        unlock(&held);
+        mark(fd, dscp);
+    }
+    errno = before;
+    return real.listen(fd, backlog);
+}
+
+/* Mark an accepted socket, whose listener may be bound to no single address. */
+static void accepted(int fd)
+{
+    struct gid own, other;
+    struct held held;
+    uint16_t own_port, other_port;
+    int before = errno, dscp = -1;
+    if (fd < 0 || disabled || !named(real.getsockname, fd, &own, &own_port) || own_port == rendezvous ||
+        number_option(fd, SOL_SOCKET, SO_PROTOCOL) != IPPROTO_TCP) {
+        errno = before;
+        return;
+    }
+    if (named(real.getpeername, fd, &other, &other_port)) {
+        lock(&held);
+        refresh();
+        const struct socket_entry *entry = entry_of(IPPROTO_TCP, &own, &other, 0);
+        if (entry)
+            dscp = entry->dscp;
+        unlock(&held);
+        mark(fd, dscp);
+    }
+    errno = before;
+}
+
+EXPORTED int accept(int fd, struct sockaddr *from, socklen_t *length)
+{
+    start_once();
+    int made = real.accept(fd, from, length);
+    accepted(made);
+    return made;
+}
+
+EXPORTED int accept4(int fd, struct sockaddr *from, socklen_t *length, int flags)
+{
+    start_once();
+    int made = real.accept4(fd, from, length, flags);
+    accepted(made);
+    return made;
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "socketstate.h"
+#include "livesockets.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DEFAULT_MAP "/run/polyrhythm/sockets"
+#define PORT_RANGE_FILE "/proc/sys/net/ipv4/ip_local_port_range"
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+struct real_functions real;
+struct socket_map *map;
+static struct stat map_seen;
+char log_path[PATH_MAX], job[MOST_JOB_CHARS + 1];
+static char map_path[PATH_MAX];
+struct sockaddr_un reports;
+unsigned low_port, high_port, rendezvous;
+int disabled;
+
+void lock(struct held *held)
+{
+    sigset_t all;
+    sigfillset(&all);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &held->cancel);
+    pthread_sigmask(SIG_SETMASK, &all, &held->signals);
+    pthread_mutex_lock(&mutex);
+}
+
+void unlock(const struct held *held)
+{
+    pthread_mutex_unlock(&mutex);
+    pthread_sigmask(SIG_SETMASK, &held->signals, NULL);
+    pthread_setcancelstate(held->cancel, NULL);
+}
+
+/* The log is opened for each line: the program may close every descriptor that it does not know. */
+__attribute__((format(printf, 1, 2))) void say(const char *format, ...)
+{
+    char line[512];
+    va_list arguments;
+    int file = *log_path ? open(log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644) : -1;
+    if (file < 0)
+        return;
+    int head = snprintf(line, sizeof line, "%d ", (int)getpid());
+    va_start(arguments, format);
+    int length = vsnprintf(line + head, sizeof line - (size_t)head - 1, format, arguments);
+    va_end(arguments);
+    length = head + (length < (int)sizeof line - head - 1 ? length : (int)sizeof line - head - 2);
+    line[length++] = '\n';
+    ssize_t written = write(file, line, (size_t)length);
+    (void)written;
+    close(file);
+}
+
+static void in_child(void)
+{
+    pthread_mutex_init(&mutex, NULL);
+    live_clear();
+}
+
+static void take_text(char *to, size_t room, const char *name, const char *otherwise)
+{
+    const char *value = secure_getenv(name);
+    snprintf(to, room, "%s", value && *value ? value : otherwise);
+}
+
+static void read_port_range(void)
+{
+    FILE *file = fopen(PORT_RANGE_FILE, "re");
+    if (!file || fscanf(file, "%u %u", &low_port, &high_port) != 2 || !low_port || high_port > 0xFFFF)
+        low_port = high_port = 0;
+    if (file)
+        fclose(file);
+}
+
+static void start(void)
+{
+    int before = errno;
+    char path[sizeof reports.sun_path];
+    real.connect = (connect_function *)dlsym(RTLD_NEXT, "connect");
+    real.bind = (connect_function *)dlsym(RTLD_NEXT, "bind");
+    real.listen = (listen_function *)dlsym(RTLD_NEXT, "listen");
+    real.accept = (name_function *)dlsym(RTLD_NEXT, "accept");
+    real.accept4 = (accept4_function *)dlsym(RTLD_NEXT, "accept4");
+    real.getpeername = (name_function *)dlsym(RTLD_NEXT, "getpeername");
+    real.getsockname = (name_function *)dlsym(RTLD_NEXT, "getsockname");
+    take_text(map_path, sizeof map_path, "POLYRHYTHM_SOCKET_MAP", DEFAULT_MAP);
+    take_text(log_path, sizeof log_path, "POLYRHYTHM_SHIM_LOG", "");
+    take_text(job, sizeof job, "POLYRHYTHM_SOCKET_JOB", "");
+    take_text(path, sizeof path, "POLYRHYTHM_SOCKET_REPORTS", "");
+    const char *port = secure_getenv("MASTER_PORT");
+    rendezvous = port ? (unsigned)atoi(port) : 0;
+    if (*path) {
+        reports.sun_family = AF_UNIX;
+        memcpy(reports.sun_path, path, sizeof path);
+    }
+    disabled = getauxval(AT_SECURE) != 0;
+    read_port_range();
+    pthread_atfork(NULL, NULL, in_child);
+    errno = before;
+}
+
+void start_once(void)
+{
+    pthread_once(&once, start);
+}
+
+void refresh(void)
+{
+    struct stat now;
+    char why[160];
+    if (stat(map_path, &now))
+        memset(&now, 0, sizeof now);
+    if (map && now.st_ino == map_seen.st_ino && now.st_size == map_seen.st_size &&
+        now.st_mtim.tv_sec == map_seen.st_mtim.tv_sec && now.st_mtim.tv_nsec == map_seen.st_mtim.tv_nsec)
+        return;
+    map_seen = now;
+    struct socket_map *fresh = socket_map_read(map_path, why, sizeof why);
+    if (!fresh) {
+        say("map %s refused, the last one stays: %s", map_path, why);
+        if (!map)
+            map = calloc(1, sizeof *map);
+        return;
+    }
+    struct socket_map *old = map;
+    map = fresh; /* first: a fork at any moment must leave the child a whole map */
+    socket_map_free(old);
+}
+
+int read_address(const struct sockaddr *from, socklen_t length, struct gid *address, uint16_t *port)
+{
+    if (from && from->sa_family == AF_INET && length >= sizeof(struct sockaddr_in)) {
+        const struct sockaddr_in *ipv4 = (const struct sockaddr_in *)from;
+        memset(address->raw, 0, 10);
+        memset(address->raw + 10, 0xFF, 2);
+        memcpy(address->raw + 12, &ipv4->sin_addr, 4);
+        *port = ntohs(ipv4->sin_port);
+        return 1;
+    }
+    if (from && from->sa_family == AF_INET6 && length >= offsetof(struct sockaddr_in6, sin6_scope_id)) {
+        const struct sockaddr_in6 *ipv6 = (const struct sockaddr_in6 *)from;
+        memcpy(address->raw, &ipv6->sin6_addr, 16);
+        *port = ntohs(ipv6->sin6_port);
+        return 1;
+    }
+    return 0;
+}
+
+int named(name_function *name, int fd, struct gid *address, uint16_t *port)
+{
+    struct sockaddr_storage at;
+    socklen_t length = sizeof at;
+    return !name(fd, (struct sockaddr *)&at, &length) &&
+           read_address((struct sockaddr *)&at, length, address, port);
+}
+
+int is_any(const struct gid *address)
+{
+    static const struct gid any, any_ipv4 = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF}};
+    return !memcmp(address, &any, sizeof any) || !memcmp(address, &any_ipv4, sizeof any_ipv4);
+}
+
+int number_option(int fd, int level, int option)
+{
+    int value = -1;
+    socklen_t length = sizeof value;
+    return getsockopt(fd, level, option, &value, &length) ? -1 : value;
+}
+
+int knows(int protocol, const struct gid *address, int as_source)
+{
+    for (size_t i = 0; map && i < map->count; i++) {
+        const struct socket_entry *entry = &map->entries[i];
+        const struct gid *of = as_source ? &entry->source : &entry->destination;
+        if (entry->protocol == protocol && !memcmp(of, address, sizeof *of) && entry_is_for(entry, job))
+            return 1;
+    }
+    return 0;
+}
+
+const struct socket_entry *entry_of(int protocol, const struct gid *source, const struct gid *destination,
+                                    unsigned number)
+{
+    unsigned count = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; map && i < map->count; i++) {
+            const struct socket_entry *entry = &map->entries[i];
+            if (entry->protocol != protocol || !entry_is_for(entry, job) ||
+                memcmp(&entry->source, source, sizeof *source) ||
+                memcmp(&entry->destination, destination, sizeof *destination))
+                continue;
+            if (!pass)
+                count = entry->index + 1 > count ? entry->index + 1 : count;
+            else if (entry->index == number % count)
+                return entry;
+        }
+        if (!count)
+            return NULL;
+    }
+    return NULL;
+}

@@ -1,0 +1,370 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The socket shim in programs with real sockets, on loopback addresses."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shim_rig import compile_c, needs_compiler
+
+pytestmark = needs_compiler
+
+HERE, THERE = "127.0.0.1", "127.0.0.2"
+TCP_LINE = f"tcp job {HERE} {THERE}"
+PRELUDE = """
+import json, os, socket, sys, threading
+def connect(to, family=socket.AF_INET, kind=socket.SOCK_STREAM, bind=None, tos=None, wait=True):
+    made = socket.socket(family, kind)
+    if tos is not None:
+        made.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)
+    if bind is not None:
+        made.bind(bind)
+    made.setblocking(wait)
+    made.connect_ex(to)
+    return made
+def port(made): return made.getsockname()[1]
+def dscp(made): return made.getsockopt(socket.IPPROTO_IP, socket.IP_TOS) >> 2
+def listen(address, number=0, family=socket.AF_INET):
+    made = socket.socket(family)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.bind((address, number))
+    made.listen(512)
+    return made
+"""
+
+
+class Program:
+    """Python programs with the shim. `port` is that of a listener at THERE."""
+
+    def __init__(self, shim: Path, folder: Path, port: int) -> None:
+        self.shim, self.map, self.log, self.port = shim, folder / "sockets", folder / "shim.log", port
+
+    def environment(self, **more: str) -> dict[str, str]:
+        return {
+            "LD_PRELOAD": str(self.shim), "POLYRHYTHM_SOCKET_MAP": str(self.map), "PATH": os.environ["PATH"],
+            "POLYRHYTHM_SOCKET_JOB": "job", "POLYRHYTHM_SHIM_LOG": str(self.log), **more,
+        }  # fmt: skip
+
+    def run(self, code: str, map_text: str = "", **more: str) -> Any:
+        """The JSON that the code prints."""
+        if map_text:
+            self.map.write_text(map_text)
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", f"{PRELUDE}\nTO = ({THERE!r}, {self.port})\n{code}"],
+            env=self.environment(**more), capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+
+@pytest.fixture
+def program(built: Path, tmp_path: Path) -> Iterator[Program]:
+    with socket.create_server((THERE, 0), backlog=1024) as listener:
+        yield Program(built / "shim" / "libpolyrhythm-sockets.so", tmp_path, listener.getsockname()[1])
+
+
+Run = Callable[..., Any]
+FOUR = "made = [connect(TO) for _ in range(4)]\n"
+PORTS = "print(json.dumps([port(m) for m in made]))"
+
+
+def test_connections_take_their_entries_in_turn_and_free_numbers_again(program: Program) -> None:
+    text = f"{TCP_LINE} 0 26 41000-41009 - -\n{TCP_LINE} 1 27 42000-42009 - -\n"
+    code = FOUR + (
+        "made[1].close()\nmade[2].close()\nmade += [connect(TO), connect(TO)]\n"
+        "print(json.dumps([[port(m), dscp(m)] for m in made if m.fileno() >= 0]))"
+    )
+    found = program.run(code, text)
+    assert [(port // 1000, dscp) for port, dscp in found] == [(41, 26), (42, 27), (42, 27), (41, 26)]
+    assert len({port for port, _ in found}) == 4
+
+
+def test_ports_fulfil_the_conditions_of_both_directions(program: Program) -> None:
+    sent, returned = [(0x8421, 0x0011, 1), (0x0F0F, 0, 0)], [(0x00F0, 0x8000, 0), (0x3003, 0x0101, 1)]
+    text = ",".join(f"{a:x}:{b:x}:{odd}" for a, b, odd in sent)
+    back = ",".join(f"{a:x}:{b:x}:{odd}" for a, b, odd in returned)
+    made = program.run(FOUR + PORTS, f"{TCP_LINE} 0 - - {text} {back}\n")
+    for own in made:
+        for local, peer, odd in (*sent, *returned):
+            assert ((own & local).bit_count() + (program.port & peer).bit_count()) % 2 == odd
+
+
+def test_where_no_port_serves_both_ways_what_is_sent_goes_first(program: Program) -> None:
+    made = program.run(FOUR + PORTS, f"{TCP_LINE} 0 - - 1:0:1 1:0:0\n")
+    assert all(port % 2 for port in made)
+    made = program.run(FOUR + PORTS, f"{TCP_LINE} 0 - - - 1:0:0\n")
+    assert not any(port % 2 for port in made)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        f"connect(('::ffff:{THERE}', TO[1]), socket.AF_INET6)",
+        "connect(TO, wait=False)",
+        f"connect(TO, bind=({HERE!r}, 0))",
+        "connect(TO, bind=('0.0.0.0', 0))",
+        f"connect(('::ffff:{THERE}', TO[1]), socket.AF_INET6, bind=('::', 0), wait=False)",
+    ],
+    ids=["mapped", "non-blocking", "bound to port 0", "bound to any", "all of it"],
+)
+def test_every_kind_of_connection_is_steered_and_marked(program: Program, how: str) -> None:
+    code = f"made = {how}\nprint(json.dumps([port(made), dscp(made)]))"
+    port, dscp = program.run(code, f"{TCP_LINE} 0 26 41000-41099 - -\n")
+    assert 41000 <= port < 41100
+    assert dscp == 26
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        (f"connect(TO, bind=({HERE!r}, 40999))", "port(made) == 40999"),
+        ("connect(TO, tos=8 << 2)", "dscp(made) == 8"),
+        ("asked(socket.socket())", "port(made) == before"),
+        ("ranged(socket.socket())", "port(made) == 43210"),
+        ("connect((TO[0], int(os.environ['MASTER_PORT'])))", "dscp(made) == 0"),
+        ("connect(('127.0.0.3', TO[1]))", "dscp(made) == 0"),
+    ],
+    ids=[
+        "a port",
+        "a class",
+        "its port before it connects",
+        "a range",
+        "the rendezvous",
+        "no fabric address",
+    ],
+)
+def test_what_the_program_chooses_stays(program: Program, how: str, expected: str) -> None:
+    code = f"""
+before = 0
+def asked(made):
+    global before
+    made.bind(({HERE!r}, 0))
+    before = port(made)
+    assert before
+    made.connect(TO)
+    return made
+def ranged(made):
+    made.setsockopt(socket.IPPROTO_IP, 51, (43210 << 16 | 43210).to_bytes(4, sys.byteorder))
+    made.connect(TO)
+    return made
+rendezvous = listen({THERE!r}, int(os.environ["MASTER_PORT"]))
+made = {how}
+print(json.dumps({expected}))
+"""
+    with socket.create_server((THERE, 0)) as free:
+        master = str(free.getsockname()[1])
+    assert program.run(code, f"{TCP_LINE} 0 26 41000-41099 - -\n", MASTER_PORT=master)
+
+
+def test_both_sides_are_marked_also_behind_a_listener_for_all_addresses(program: Program) -> None:
+    code = f"""
+found = []
+for address in ({THERE!r}, "0.0.0.0"):
+    listener = listen(address)
+    one = connect(({THERE!r}, port(listener)))
+    other, _ = listener.accept()
+    found.append([dscp(listener), dscp(one), dscp(other)])
+print(json.dumps(found))
+"""
+    text = f"{TCP_LINE} 0 26 - - -\ntcp job {THERE} {HERE} 0 27 - - -\n"
+    assert program.run(code, text) == [[27, 26, 27], [0, 26, 27]]
+
+
+def test_ports_in_use_and_ports_that_were_just_used(program: Program) -> None:
+    """A listener has the only port: the call runs unchanged. A restarted program finds its ports in TIME-WAIT."""
+    code = f"taken = listen({HERE!r}, 41500)\n{FOUR}{PORTS}"
+    assert not set(program.run(code, f"{TCP_LINE} 0 - 41500 - -\n")) & {41500, 0}
+    text = f"{TCP_LINE} 0 - 41600-41603 - -\n"
+    used: list[int] = []
+    for _ in range(3):
+        used += program.run(
+            "made = [connect(TO), connect(TO)]\n" + PORTS + "\nfor m in made: m.close()", text
+        )
+    assert set(used[:4]) <= set(range(41600, 41604))
+    assert 0 not in used
+
+
+def test_threads_and_a_forked_child_have_numbers_of_their_own(program: Program) -> None:
+    lines = "".join(f"{TCP_LINE} {i} - {41000 + 100 * i}-{41009 + 100 * i} - -\n" for i in range(8))
+    code = """
+made = []
+threads = [threading.Thread(target=lambda: made.append(connect(TO))) for _ in range(8)]
+for each in threads: each.start()
+for each in threads: each.join()
+read, write = os.pipe()
+if os.fork() == 0:
+    os.write(write, json.dumps(port(connect(TO))).encode())
+    os._exit(0)
+os.wait()
+print(json.dumps([sorted(port(m) // 100 for m in made), json.loads(os.read(read, 99)) // 100]))
+"""
+    assert program.run(code, lines) == [[410 + i for i in range(8)], 410]
+
+
+def test_connected_udp_sockets_where_the_map_has_them(program: Program) -> None:
+    text = f"udp job {HERE} {THERE} 0 26 41000-41099 - -\n"
+    code = "made = [connect(TO, kind=socket.SOCK_DGRAM), connect(TO)]\n"
+    code += "print(json.dumps([[port(m), dscp(m)] for m in made]))"
+    (udp, dscp), (tcp, unmarked) = program.run(code, text)
+    assert 41000 <= udp < 41100
+    assert dscp == 26
+    assert not 41000 <= tcp < 41100
+    assert unmarked == 0
+
+
+def test_lines_are_for_a_job_or_for_all(program: Program) -> None:
+    text = f"tcp other {HERE} {THERE} 0 26 41000-41099 - -\n"
+    assert program.run("made = [connect(TO)]\nprint(json.dumps(dscp(made[0])))", text) == 0
+    text = text.replace("other", "*")
+    assert program.run("made = [connect(TO)]\nprint(json.dumps(dscp(made[0])))", text) == 26
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        f"{TCP_LINE} 0 26 41000-41099 - -",
+        f"# polyrhythm sockets 1 entries=2\n{TCP_LINE} 0 26 41000-41099 - -\n",
+        f"{TCP_LINE} 0 64 41000-41099 - -\n",
+        f"{TCP_LINE} 0 26 41099-41000 - -\n",
+        f"{TCP_LINE} 0 26 0 - -\n",
+        f"{TCP_LINE} 0 26 65536 - -\n",
+        f"{TCP_LINE} 0 26 - 10000:0:1 -\n",
+        f"{TCP_LINE} 0 26 - 1:0:2 -\n",
+        f"{TCP_LINE} 0 26 - 1:0 -\n",
+        f"{TCP_LINE} 0 26 - - - -\n",
+        f"{TCP_LINE} 0 26\n",
+        f"sctp job {HERE} {THERE} 0 26 - - -\n",
+        f"tcp job {HERE} nowhere 0 26 - - -\n",
+        f"{TCP_LINE} -1 26 - - -\n",
+        f"{TCP_LINE} 0 26 " + ",".join(["41000"] * 17) + " - -\n",
+        "\x00\x01\xff\xfe" * 100,
+    ],
+)
+def test_a_map_that_is_not_whole_or_not_legal_changes_nothing(program: Program, broken: str) -> None:
+    code = """
+first = dscp(connect(TO))
+with open(os.environ["POLYRHYTHM_SOCKET_MAP"] + ".new", "w") as file: file.write(sys.argv[1])
+os.replace(file.name, os.environ["POLYRHYTHM_SOCKET_MAP"])
+print(json.dumps([first, dscp(connect(TO))]))
+"""
+    code = code.replace("sys.argv[1]", repr(broken))
+    assert program.run(code, f"{TCP_LINE} 0 30 - - -\n") == [30, 30]
+    assert "refused" in program.log.read_text()
+
+
+def test_a_new_map_holds_for_the_next_connection(program: Program) -> None:
+    code = f"""
+found = [dscp(connect(TO))]
+for line in ({TCP_LINE + " 0 11 - - -"!r}, {TCP_LINE + " 0 12 - - -"!r}):
+    with open(os.environ["POLYRHYTHM_SOCKET_MAP"] + ".new", "w") as file: file.write(line + chr(10))
+    os.replace(file.name, os.environ["POLYRHYTHM_SOCKET_MAP"])
+    found.append(dscp(connect(TO)))
+os.unlink(os.environ["POLYRHYTHM_SOCKET_MAP"])
+print(json.dumps([*found, dscp(connect(TO))]))
+"""
+    assert program.run(code) == [0, 11, 12, 0]
+
+
+def test_reports_name_the_tuple_and_an_agent_that_is_gone_or_deaf_holds_nobody(program: Program) -> None:
+    text = f"{TCP_LINE} 0 26 41000-41099 - -\n"
+    path = program.map.with_name("reports")
+    code = "made = [connect(TO) for _ in range(100)]\nprint(json.dumps(port(made[0])))"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as agent:
+        agent.bind(str(path))
+        port = program.run(code, text, POLYRHYTHM_SOCKET_REPORTS=str(path))
+        first = agent.recv(2048).decode()
+    assert first == f"tcp job ::ffff:{HERE} {port} ::ffff:{THERE} {program.port} 0 26"
+    # The agent has died: its socket's file is still there.
+    program.run(code, text, POLYRHYTHM_SOCKET_REPORTS=str(path))
+
+
+def test_refusals_and_wrong_calls_give_the_same_errors(program: Program) -> None:
+    code = """
+import errno
+with socket.socket() as free:
+    free.bind((TO[0], 0))
+    closed = free.getsockname()
+made = socket.socket()
+found = [made.connect_ex(closed), made.connect_ex(closed), made.connect_ex(TO), made.connect_ex(TO)]
+print(json.dumps([errno.errorcode.get(code, code) for code in found]))
+"""
+    found = program.run(code, f"{TCP_LINE} 0 26 41000-41099 - -\n")
+    assert found == ["ECONNREFUSED", "ECONNREFUSED", 0, "EISCONN"]
+
+
+def test_a_setuid_program_runs_as_without_the_shim(program: Program, tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("needs root, to make a program setuid")
+    source = tmp_path / "setuid.c"
+    source.write_text(
+        """
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+int main(int count, char **words) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((unsigned short)atoi(words[count - 1]))};
+    socklen_t length = sizeof to;
+    int made = socket(AF_INET, SOCK_STREAM, 0);
+    inet_pton(AF_INET, "127.0.0.2", &to.sin_addr);
+    if (connect(made, (struct sockaddr *)&to, length) || getsockname(made, (struct sockaddr *)&to, &length)) return 1;
+    return printf("%lu %d\\n", getauxval(AT_SECURE), ntohs(to.sin_port)) < 0;
+}
+"""
+    )
+    path = tmp_path / "setuid"
+    compile_c("-o", str(path), str(source), str(program.shim), f"-Wl,-rpath,{program.shim.parent}")
+    for folder in (tmp_path, *tmp_path.parents, *program.shim.parents):
+        if folder.is_relative_to(tmp_path.parents[-2]) and folder != tmp_path.parents[-2]:
+            folder.chmod(0o755)
+    program.map.write_text(f"{TCP_LINE} 0 26 41000-41099 - -\n")
+    environment = {**program.environment(), "LD_PRELOAD": ""}
+    seen = {}
+    for mode in (0o755, 0o4755):
+        path.chmod(mode)
+        done = subprocess.run(
+            [path, str(program.port)], env=environment, user=65534, capture_output=True, text=True, check=True
+        )
+        secure, port = map(int, done.stdout.split())
+        seen[secure] = 41000 <= port < 41100
+    if 1 not in seen:
+        pytest.skip("the file system ignores setuid")
+    assert seen == {0: True, 1: False}
+
+
+def test_ten_thousand_connections_one_after_another(program: Program) -> None:
+    """All succeed, and few of them are left to the kernel's choice."""
+    code = f"""
+listener = listen({THERE!r})
+def serve():
+    while True: listener.accept()[0].close()
+threading.Thread(target=serve, daemon=True).start()
+steered = 0
+for _ in range(10_000):
+    made = connect(({THERE!r}, port(listener)))
+    assert made.getpeername()
+    steered += port(made) % 2
+    made.close()
+print(json.dumps(steered))
+"""
+    program.map.write_text(f"{TCP_LINE} 0 26 - 1:0:1 -\n")
+    assert program.run(code, POLYRHYTHM_SHIM_LOG="") == 10_000
+
+
+def test_names_that_the_shim_replaces(program: Program) -> None:
+    shown = subprocess.run(
+        ["nm", "-D", "--defined-only", program.shim], capture_output=True, text=True, check=False
+    )
+    if shown.returncode:
+        pytest.skip("needs nm")
+    names = re.findall(r" T (\w+)", shown.stdout)
+    assert sorted(names) == ["accept", "accept4", "bind", "connect", "getsockname", "listen"]
