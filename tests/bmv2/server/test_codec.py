@@ -85,13 +85,14 @@ def test_padding_is_read_but_never_written(value, zeros):
     assert decode_uint(b"\0" * zeros + data, 128, "x") == value
 
 
-@given(st.integers(1, 64), st.integers(0, 1 << 70))
-def test_width_is_enforced(width, value):
+@given(st.integers(1, 64), st.integers(0, 1 << 70), st.integers(0, 4))
+def test_width_is_enforced(width, value, zeros):
+    padded = bytes(zeros) + encode_uint(value)
     if value < 1 << width:
-        assert decode_uint(encode_uint(value), width, "x") == value
+        assert decode_uint(padded, width, "x") == value
     else:
         with pytest.raises(StatusError) as caught:
-            decode_uint(encode_uint(value), width, "x")
+            decode_uint(padded, width, "x")
         assert caught.value.code == OUT_OF_RANGE
 
 

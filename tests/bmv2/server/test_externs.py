@@ -19,7 +19,8 @@ def learned(message):
 
 def test_meters_colour_packets(bench):
     tight = "config { cir: 1 cburst: 1 pir: 1 pburst: 2 }"
-    assert bench.write("INSERT", meter(1, tight)) == "INVALID_ARGUMENT"
+    for kind in ("INSERT", "DELETE"):
+        assert bench.write(kind, meter(1, tight)) == "INVALID_ARGUMENT"
     assert bench.write("MODIFY", meter(4, tight)) == "OUT_OF_RANGE"
     assert bench.write("MODIFY", meter(-1, tight)) == "INVALID_ARGUMENT"
     assert bench.write("MODIFY", meter(1, "config { cir: 2 pir: 1 }")) == "INVALID_ARGUMENT"
@@ -145,7 +146,8 @@ def test_value_sets_steer_the_parser(bench):
         return f"value_set_entry {{ value_set_id: $bounced {members} }}"
 
     assert bench.ports(9, 0, port=3) == []
-    assert bench.write("INSERT", value_set(9)) == "INVALID_ARGUMENT"
+    for kind in ("INSERT", "DELETE"):
+        assert bench.write(kind, value_set(9)) == "INVALID_ARGUMENT"
     assert bench.write("MODIFY", value_set(9, 9)) == "ALREADY_EXISTS"
     assert bench.write("MODIFY", value_set(1, 2, 3, 4, 5)) == "RESOURCE_EXHAUSTED"
     assert bench.write("MODIFY", value_set(9, 10)) == "OK"

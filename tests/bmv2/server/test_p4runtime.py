@@ -142,7 +142,7 @@ def test_only_continue_on_error_is_offered(controller, names):
 
 def test_reads_by_key_priority_action_and_metadata(controller, names):
     host, everything = names.route(b"\x0a\x00\x00\x01", 32), names.route(b"", 0)
-    host.metadata = b"mine"
+    host.metadata, host.controller_metadata = b"mine", 7
     low, high = names.marking(b"\x05", b"\x09", 1), names.marking(b"\x05", b"\x09", 2)
     hop = names.next_hop(b"\x01")
     controller.write(*(update("INSERT", entry) for entry in (host, everything, low, high, hop)))
@@ -177,7 +177,8 @@ def test_defaults_are_set_and_go_back_to_the_programs_own(controller, names, out
 
     own = present()
     mine = names.default("switch_identity", names.action("set_switch_id", b"\x2a"))
-    assert outcome(update("INSERT", mine)) == "INVALID_ARGUMENT"
+    for kind in ("INSERT", "DELETE"):
+        assert outcome(update(kind, mine)) == "INVALID_ARGUMENT"
     assert outcome(update("MODIFY", mine)) == "OK"
     assert present() == mine
     assert mine not in table_entries(controller)
@@ -277,7 +278,8 @@ def test_counters_are_read_by_wildcard_and_index_and_written_by_index(controller
     # Data that are unset leave the counter as it is; no index writes them all.
     untouched = names.counter("egress_packets", 9)
     assert outcome(update("MODIFY", untouched)) == "OK"
-    assert outcome(update("INSERT", names.counter("egress_packets", 9, packets=1))) == "INVALID_ARGUMENT"
+    for kind in ("INSERT", "DELETE"):
+        assert outcome(update(kind, names.counter("egress_packets", 9, packets=1))) == "INVALID_ARGUMENT"
     unknown = p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=UNKNOWN_ID))
     assert outcome(update("MODIFY", unknown)) == "NOT_FOUND"
 

@@ -229,6 +229,7 @@ def test_colour_counters_are_not_supported(bench):
         ("SINGLE_RATE_THREE_COLOR", "cir: 1 cburst: 1 pir: 2 pburst: 1", "INVALID_ARGUMENT"),
         ("SINGLE_RATE_THREE_COLOR", "cir: 1 cburst: 1 pir: 1 pburst: 2", "INVALID_ARGUMENT"),
         ("SINGLE_RATE_TWO_COLOR", "cir: 1 cburst: 1 pir: 1 pburst: 2", "INVALID_ARGUMENT"),
+        ("SINGLE_RATE_TWO_COLOR", "cir: 1 cburst: 1 pir: 2 pburst: 1", "INVALID_ARGUMENT"),
         ("SINGLE_RATE_TWO_COLOR", "cir: 1 cburst: 1 pir: 1 pburst: 1 eburst: 1", "INVALID_ARGUMENT"),
         ("SINGLE_RATE_TWO_COLOR", "cir: 1 cburst: 1 pir: 1 pburst: 1", "OK"),
         ("TWO_RATE_THREE_COLOR", "cir: 1 cburst: 1 pir: 2 pburst: 1", "OK"),

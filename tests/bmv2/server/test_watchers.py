@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Idle time-outs against their definition, and how many entries that are gone are remembered."""
 
+from dataclasses import replace
+
 from bmv2_rig import HeapClock
 from finsy.proto import p4r
 from hypothesis import given
@@ -76,6 +78,35 @@ def test_each_entry_is_told_after_each_time_out_without_a_hit(deeds):
                         plain[key][1] = switch.clock.now
                         expected.append((switch.clock.now, key))
     assert sorted(told) == sorted(expected)
+
+
+def test_the_shortest_and_the_longest_time_out():
+    """Of a nanosecond, told once a millisecond; and of 292 years, which the clock's events must bear."""
+    switch = Switch()
+    ageing, told = notices(switch)
+    switch.clock.run(5 * MS)
+    ageing.watch("t", replace(entry(1), timeout_ns=1), message(1))
+    ageing.watch("t", replace(entry(2), timeout_ns=(1 << 63) - 1), message(2))
+    switch.clock.run(9 * MS)
+    assert told == [(time * MS, 1) for time in (6, 7, 8, 9)]
+    # The long one is due only after the short one has come and gone, and gets a shorter time-out itself.
+    ageing.forget("t", entry(1))
+    ageing.watch("t", entry(2, 2), message(2))
+    switch.clock.run(13 * MS)
+    assert told[4:] == [(11 * MS, 2), (13 * MS, 2)]
+    ageing.watch("t", entry(2), message(2))
+    switch.clock.run(20 * MS)
+    assert len(told) == 6
+
+
+def test_another_program_forgets_all_time_outs():
+    switch = Switch()
+    ageing, told = notices(switch)
+    ageing.watch("t", entry(1, 5), message(1))
+    ageing.clear()
+    ageing.watch("t", entry(2, 8), message(2))
+    switch.clock.run(9 * MS)
+    assert told == [(8 * MS, 2)]
 
 
 def test_entries_that_are_gone_are_not_kept():

@@ -85,6 +85,8 @@ ATTACKS = {
     "UDP under a level": (ipv4(UDP, udp(bytes(64), dport=80), dscp=30), UNPLANNED),
     "ICMP under a level": (ipv4(ICMP, b"\x08\0ping", dscp=10), UNPLANNED),
     "fragment of RoCE under a level": (ipv4(UDP, udp(BTH), dscp=26, fragment=0x2000), UNPLANNED),
+    "last fragment of RoCE under a level": (ipv4(UDP, udp(BTH), dscp=26, fragment=0x00B9), UNPLANNED),
+    "a fragment that may not be one": (ipv4(UDP, udp(BTH), dscp=26, fragment=0x6000), UNPLANNED),
     "RoCE to another host": (roce(dscp=26, dst="10.0.1.4"), UNPLANNED),
     "RoCE from another address": (roce(dscp=26, src="10.0.0.9"), UNPLANNED),
     "the planned flow's way back": (roce(dscp=26, src=B, dst=A), UNPLANNED),
@@ -175,6 +177,54 @@ def test_answers_above_the_rate_travel_as_mice(trusting):
     trusting.push(HOST, *[frame] * 5)
     assert sorted(dscp_of(left) for _, left in trusting.sent) == [MICE, MICE, ACK, ACK, ACK]
     assert strays(trusting) == {(HOST, RATE): 2}
+
+
+OTHER_HOST = 3
+
+
+@pytest.fixture
+def neighbours(trusting):
+    """Port 3 faces another host, whose plan is RoCE from 10.0.0.9 to B and back."""
+    trusting.insert("edge_ingress", [Exact(OTHER_HOST)], "remark_strays", MICE)
+    for dscp, action in ((CNP, "trust_answers"), (ACK, "trust_answers"), (26, "trust_planned")):
+        trusting.insert("host_dscp", [Exact(OTHER_HOST), Exact(dscp)], action, MICE)
+    ends = [Exact(int(IPv4Address(end))) for end in ("10.0.0.9", B)]
+    trusting.insert("planned_pair", [Exact(OTHER_HOST), *ends], "trust_pair_both_ways")
+    for port in (HOST, OTHER_HOST):
+        trusting.switch.set_meter("answer_rate", port, MeterConfig(1, 3, 1, 3))
+    return trusting
+
+
+def test_the_rights_of_an_address_are_those_of_its_port(neighbours):
+    """A host that takes its neighbour's address has the rights of neither, and none of the neighbour's rate."""
+    stolen = [roce(dscp=26), tcp(26), answer(0x11, 4, ACK), answer(0x81, 16, CNP)]
+    assert {dscp_of(left) for _, left in neighbours.push(OTHER_HOST, *stolen)} == {MICE}
+    assert strays(neighbours) == {(OTHER_HOST, UNPLANNED): 4}
+    neighbours.sent.clear()
+    own = [answer(0x11, 4, ACK)] * 3
+    assert [dscp_of(left) for _, left in neighbours.push(HOST, *own)] == [ACK] * 3
+
+
+def test_a_flood_of_answers_takes_no_rate_from_a_neighbour(neighbours):
+    neighbours.push(OTHER_HOST, *[answer(0x11, 4, ACK, src="10.0.0.9")] * 20)
+    assert strays(neighbours) == {(OTHER_HOST, RATE): 17}
+    neighbours.sent.clear()
+    assert [dscp_of(left) for _, left in neighbours.push(HOST, *[answer(0x81, 16, CNP)] * 3)] == [CNP] * 3
+
+
+TAGGED = {
+    "802.1Q": bytes.fromhex("8100e01a"),
+    "802.1ad": bytes.fromhex("88a8e01a"),
+    "802.1Q twice": bytes.fromhex("8100e01a8100e01a"),
+}
+
+
+@pytest.mark.parametrize("tag", TAGGED.values(), ids=TAGGED)
+def test_a_tagged_frame_brings_no_priority_with_it(trusting, tag):
+    """The fabric has no VLANs: such a frame is no IP packet, whatever its tag or its DSCP ask for."""
+    frame = roce(dscp=26)
+    assert trusting.push(HOST, frame[:12] + tag + frame[12:]) == []
+    assert trusting.cpu == []
 
 
 def test_a_guarded_flow_can_be_remarked_too(trusting):

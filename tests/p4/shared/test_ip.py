@@ -111,6 +111,18 @@ def test_dropped(bench, frame):
     assert bench.counted("ingress_packets") == {}
 
 
+def test_mapped_addresses_are_no_addresses_of_ipv4(bench):
+    """The routes of IPv4 do not hold for ::ffff:10.0.1.3 (RFC 4291, 2.5.5.2)."""
+    assert bench.push(1, roce6(dst="::ffff:10.0.1.3")) == []
+
+
+@pytest.mark.parametrize("checksum", [0, 0xFFFF])
+def test_the_checksum_of_udp_is_nobodys_business(bench, checksum):
+    """RoCEv2 sends 0 over IPv6 too (InfiniBand volume 1, annex A17.9.1)."""
+    frame = ipv6(UDP, udp(BTH + bytes(64), checksum=checksum))
+    assert bench.push(1, frame) == [(2, as_forwarded(frame))]
+
+
 @pytest.mark.parametrize("limit", [0, 1])
 def test_an_expired_hop_limit_goes_to_the_cpu_unchanged(bench, limit):
     frame = roce6(ttl=limit, label=0xABCDE)
@@ -344,6 +356,24 @@ STRAYS = {
     "RoCE to another host": (roce6(dscp=LEVEL, dst="fd00:0:0:1::4"), 5),
     "RoCE from another address": (roce6(dscp=LEVEL, src="fd00::9"), 5),
     "an acknowledgement to another host": (answer(0x11, 4, ACK, dst="fd00:0:0:1::4"), 5),
+    "a first fragment of planned RoCE": (
+        ipv6(FRAGMENT, FIRST_FRAGMENT + udp(BTH + bytes(64)), dscp=LEVEL),
+        5,
+    ),
+    "planned RoCE behind options": (
+        ipv6(HOP_BY_HOP, bytes((UDP, 0, 1, 4, 0, 0, 0, 0)) + udp(BTH + bytes(64)), dscp=LEVEL),
+        5,
+    ),
+    "planned TCP behind a routing header": (
+        ipv6(
+            43, bytes((TCP, 0, 4, 0, 0, 0, 0, 0)) + struct.pack("!HH", *PLANNED_PORTS) + bytes(16), dscp=LEVEL
+        ),
+        5,
+    ),
+    "planned addresses as mapped IPv4 ones": (
+        roce6(dscp=LEVEL, src="::ffff:10.0.0.2", dst="::ffff:10.0.1.3"),
+        5,
+    ),
     "TCP from another port": (tcp_of_plan(LEVEL, (PLANNED_PORTS[0] + 1, PLANNED_PORTS[1])), 5),
 }
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from p4_bench import BTH, PROBE, TCP, UDP, A, flow_key, ipv4, make_bench, roce, roce6, udp
 
-from bmv2.entries import Exact
+from bmv2.entries import Exact, TableEntry
 
 GROUP, SPRAYED, HASHED = 5, 26, 30
 DST = "10.0.2.1"
@@ -215,3 +215,57 @@ def test_the_address_of_the_group_is_what_the_tests_say():
     assert frame[26:34] == IPv4Address(A).packed + IPv4Address(DST).packed
     assert frame[23] == UDP
     assert frame[34:36] == bytes.fromhex("c123")
+
+
+SPREADS = {
+    "random": ("spray_random",),
+    "in turn": ("spray_in_turn", 0),
+    "flowlets": ("move_flowlets", GAP_US, HALF_LIFE, 0, 0),
+}
+
+
+@pytest.mark.parametrize("action", SPREADS.values(), ids=SPREADS)
+def test_a_group_of_one_has_one_way(action):
+    bench = group_bench(weights=(0, 0, 1, 0))
+    spread(bench, *action)
+    frames = [roce(dst=DST, dscp=SPRAYED, sport=0xC000 + i) for i in range(64)]
+    assert set(ports_of(bench, *frames)) == {4}
+
+
+@pytest.mark.parametrize("action", SPREADS.values(), ids=SPREADS)
+def test_a_member_without_weight_gets_nothing(action):
+    bench = group_bench(weights=(0, 2, 0, 2))
+    spread(bench, *action)
+    frames = [roce(dst=DST, dscp=SPRAYED, sport=0xC000 + i) for i in range(64)]
+    assert set(ports_of(bench, *frames)) <= {3, 5}
+
+
+@pytest.mark.parametrize("action", SPREADS.values(), ids=SPREADS)
+def test_where_all_members_are_dead_packets_are_lost_and_come_again_with_the_ports(action):
+    bench = group_bench()
+    spread(bench, *action)
+    for port in PORTS:
+        bench.insert("port_state", [Exact(port)], "set_port_down")
+        bench.switch.set_port_up(port, False)
+    assert ports_of(bench, *[ONE_FLOW] * 40) == []
+    # A backup is asked for, and is dead as well: its queue counts what it loses.
+    lost = [queue.drops for port in PORTS for queue in bench.switch.ports[port].queues]
+    assert sum(lost) == 40
+    for port in PORTS:
+        bench.delete("port_state", [Exact(port)])
+        bench.switch.set_port_up(port, True)
+    assert len(ports_of(bench, *[ONE_FLOW] * 40)) == 40
+
+
+def test_buckets_may_change_between_two_packets_and_one_that_is_missing_drops_its_own_only():
+    bench = group_bench()
+    spread(bench, "spray_in_turn", 0)
+    assert ports_of(bench, *[ONE_FLOW] * 4) == list(PORTS)
+    # The next packets are those of buckets 4 to 7.
+    for bucket, port in ((4, 5), (6, 2)):
+        key = (Exact(GROUP), Exact(bucket))
+        bench.switch.modify("ecmp", TableEntry(key, 0, "set_next_hop", (port,)))
+    bench.delete("ecmp", [Exact(GROUP), Exact(5)])
+    assert ports_of(bench, *[ONE_FLOW] * 4) == [5, 2, 5]
+    bench.delete("spread", [Exact(GROUP), Exact(SPRAYED)])
+    assert len(set(ports_of(bench, *[ONE_FLOW] * 8))) == 1
