@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         scenario_workload,
         simulate,
     )
-    from polyrhythm.run.comparison import Comparison, PolicyResult, ScenarioResult
+    from polyrhythm.run.comparison import Comparison, PolicyResult, RivalResult, ScenarioResult
     from polyrhythm.run.figures import JobFigures
     from polyrhythm.run.processes import RunError
     from polyrhythm.scenario import Scenario
@@ -91,6 +91,7 @@ _MODULE_OF = {
     "simulate": "polyrhythm.api",
     "Comparison": "polyrhythm.run.comparison",
     "PolicyResult": "polyrhythm.run.comparison",
+    "RivalResult": "polyrhythm.run.comparison",
     "ScenarioResult": "polyrhythm.run.comparison",
     "JobFigures": "polyrhythm.run.figures",
     "RunError": "polyrhythm.run.processes",
@@ -139,6 +140,7 @@ __all__ = [
     "QueuePair",
     "RankedJob",
     "RankingProblem",
+    "RivalResult",
     "Routes",
     "Routing",
     "RoutingProblem",

@@ -14,7 +14,7 @@ from typing import Any
 from controller.model import Job, Plan, QueuePair
 from controller.planner import PlanInput, Policy, plan
 from controller.wire.senders import uses_mltcp
-from polyrhythm.run.comparison import ScenarioResult
+from polyrhythm.run.comparison import BASELINE, ScenarioResult
 from polyrhythm.run.experiment import OverallProgress, RunOptions, ScenarioRunner
 from polyrhythm.scenario import Scenario, scenario_path
 from polyrhythm.scenario import load_scenario as load_scenario_file
@@ -245,6 +245,7 @@ def run_scenario(
     scenario: str | Path,
     policy: str = "polyrhythm",
     *,
+    compare: Sequence[str] = (),
     seed: int = 1,
     offsets: int = 0,
     lanes: int = 2,
@@ -259,12 +260,12 @@ def run_scenario(
     This is `polyrhythm run` as a function; docs/run.md describes the measurement. It starts processes
     (`python -m polyrhythm ...`), and it cannot be called while an asyncio loop runs in the same thread.
 
-    `scenario` is a file, or the name of a scenario that comes with Polyrhythm. `offsets` is the number of
-    additional runs from random start offsets, `lanes` the number of sessions that run at once. `fail` lists
-    failures, such as "spine2@3000" or "leaf1:spine2@3000-3500" (ms of fabric time). `fabric` is "embedded"
-    or "mininet" (needs root). `profile` is "measured", "declared", or "" for what the scenario says. Logs
-    are written to `folder`; None: to a temporary folder. `progress` is called with the finished fraction, 0
-    to 1.
+    `scenario` is a file, or the name of a scenario that comes with Polyrhythm. `compare` names further
+    policies to measure (`ScenarioResult.rivals`). `offsets` is the number of additional runs from random
+    start offsets, `lanes` the number of sessions that run at once. `fail` lists failures, such as
+    "spine2@3000" or "leaf1:spine2@3000-3500" (ms of fabric time). `fabric` is "embedded" or "mininet" (needs
+    root). `profile` is "measured", "declared", or "" for what the scenario says. Logs are written to
+    `folder`; None: to a temporary folder. `progress` is called with the finished fraction, 0 to 1.
 
     Raises:
         ConfigError: the scenario or a failure is not legal.
@@ -280,6 +281,7 @@ def run_scenario(
     options = RunOptions(
         seed=seed,
         policy=policy,
+        rivals=tuple(name for name in dict.fromkeys(compare) if name not in (BASELINE, policy)),
         offsets=offsets,
         lanes=lanes if fabric == "embedded" else 1,
         fail=tuple(fail),

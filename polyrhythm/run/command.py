@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm run`: its options, the progress bar, the table, the JSON file, and the live fabric on a
-terminal.
-"""
+"""`polyrhythm run`: the progress bar, the tables, the JSON file, and the live fabric on a terminal."""
 
 from __future__ import annotations
 
@@ -22,125 +20,33 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 from rich.progress import Progress as Bar
 
 from controller.planner import POLICIES, Policy, PolicyError
-from controller.planner.options import POLICY_HELP, add_policy_options, policy_arguments, policy_of
+from controller.planner.options import policy_arguments, policy_of
 from polyrhythm.emulation.interactive import serve_command_line
 from polyrhythm.emulation.process import check_supported
-from polyrhythm.run.comparison import ScenarioResult, to_json
-from polyrhythm.run.experiment import (
-    BASELINE,
-    OverallProgress,
-    RunOptions,
-    ScenarioRunner,
-)
+from polyrhythm.run.comparison import BASELINE, ScenarioResult, to_json
+from polyrhythm.run.experiment import OverallProgress, RunOptions, ScenarioRunner
 from polyrhythm.run.live import Live
+from polyrhythm.run.options import (
+    DEFAULT_OFFSETS,
+    DEFAULT_SCENARIOS,
+    LIVE_SCENARIO,
+    add_arguments,
+    rivals_of,
+)
 from polyrhythm.run.processes import RunError
-from polyrhythm.run.report import blocks, summary, table
+from polyrhythm.run.report import blocks, rivals, summary, table
 from polyrhythm.scenario import Scenario, load_scenario, scenario_path, write_on
 from polyrhythm.scenario.failures import FailureError, parse_failure
-from polyrhythm.subcommands import integer
 from polyrhythm_files import ConfigError
 from topo.files import load_topology
 from topo.mininet import MininetError, check_host
 
-LIVE_SCENARIO = "cluster"
-DEFAULT_SCENARIOS = ("two_vgg19", "snapshot1", "snapshot2", "collide", "contend")
-# Runs from random start offsets. Chosen: the fewest whose mean says more than the synchronised start alone.
-DEFAULT_OFFSETS = 3
+__all__ = ["add_arguments", "run"]
+
+# For `policy_of`: a policy as it is registered.
+_NO_OPTIONS = argparse.Namespace()
 # Columns that the table needs. On a narrower terminal the figures are lines instead.
 WIDE = 150
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `polyrhythm run`."""
-    parser.add_argument(
-        "scenario",
-        nargs="*",
-        metavar="SCENARIO",
-        help="a scenario file, or the name of a scenario that comes with Polyrhythm "
-        f"(default: {', '.join(DEFAULT_SCENARIOS)})",
-    )
-    parser.add_argument("--once", action="store_true", help="exit after the table, also on a terminal")
-    parser.add_argument("--json", metavar="FILE", help="also write the figures to a JSON file (docs/run.md)")
-    parser.add_argument(
-        "--fabric",
-        choices=("embedded", "mininet"),
-        default="embedded",
-        help="embedded: one process, no root (default); mininet: real switches, agents and sockets in "
-        "network namespaces, in real time (needs root)",
-    )
-    parser.add_argument(
-        "--topology",
-        type=Path,
-        metavar="FILE",
-        help="run the scenarios on the fabric of this topology file (also a topology.json of p4lang's "
-        "tutorials)",
-    )
-    parser.add_argument(
-        "--cli",
-        action="store_true",
-        help="do not measure; open Mininet's command line on the live fabric (needs --fabric mininet and one "
-        "scenario or --topology)",
-    )
-    parser.add_argument(
-        "--policy",
-        metavar="NAME",
-        default="polyrhythm",
-        help=f"the policy to compare with ECMP (default polyrhythm): {POLICY_HELP}",
-    )
-    add_policy_options(parser)
-    parser.add_argument(
-        "--seed",
-        type=integer(0),
-        default=1,
-        metavar="N",
-        help="seed of start jitter, ECMP source ports and ECN marking, 0 or more (default 1)",
-    )
-    parser.add_argument(
-        "--offsets",
-        type=integer(0),
-        default=None,
-        metavar="N",
-        help="also measure N runs from random start offsets, 0 or more (default "
-        f"{DEFAULT_OFFSETS}; with --fabric mininet 0)",
-    )
-    parser.add_argument(
-        "--profile",
-        choices=("measured", "declared"),
-        default="",
-        help="measured: the controller profiles the jobs; declared: it uses the profiles that the jobs "
-        "announce (default: as the scenario says)",
-    )
-    parser.add_argument(
-        "--lanes",
-        type=integer(1),
-        default=2,
-        metavar="N",
-        help="number of sessions that run at once, 1 or more (default 2)",
-    )
-    parser.add_argument(
-        "--fail",
-        action="append",
-        default=[],
-        metavar="WHAT@MS",
-        help="cause a failure at a fabric time in ms: power a switch off (spine2@3000), or cut the cables "
-        "between two switches (leaf1:spine2@3000) or one cable, by its port (leaf1:5@3000), for good or "
-        "until a time (spine2@3000-3500); repeatable",
-    )
-    parser.add_argument(
-        "--port",
-        type=integer(0, 65_535),
-        default=8080,
-        metavar="PORT",
-        help="TCP port of the live page, 0 to 65535 (default 8080; if it is taken, the next free one)",
-    )
-    parser.add_argument(
-        "--live-scenario",
-        metavar="SCENARIO",
-        help=f"the scenario of the live page (default: the first measured one, or {LIVE_SCENARIO} if "
-        f"none is named)",
-    )
-    parser.add_argument("--rpc-delay-ms", type=float, default=0.0, help=argparse.SUPPRESS)
-    parser.add_argument("--keep", metavar="DIR", help="keep the logs and intermediate files in this folder")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -157,6 +63,7 @@ def _run_in(args: argparse.Namespace, temporary: Path) -> int:
     errors = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
     try:
         policy = policy_of(args, args.policy)
+        rival_policies = [policy_of(_NO_OPTIONS, name) for name in rivals_of(args)]
         if args.cli and (
             args.fabric != "mininet" or len(args.scenario) > 1 or not (args.scenario or args.topology)
         ):
@@ -177,7 +84,8 @@ def _run_in(args: argparse.Namespace, temporary: Path) -> int:
                 check_supported(scenario)
         if args.json:
             _check_writable(Path(args.json))
-        _check_plans(policy, [scenario for _, scenario in scenarios], args.seed)
+        for one in (policy, *rival_policies):
+            _check_plans(one, [scenario for _, scenario in scenarios], args.seed)
     except (ConfigError, PolicyError) as error:
         errors.print(str(error), markup=False)
         return 2
@@ -294,10 +202,13 @@ async def _run(
         if live is not None:
             console.print(f"The live fabric: [bold]{await live.start(workdir / 'live')}[/bold]")
         outcomes = await _measure(args, scenarios, workdir)
-        document = {c.scenario.name: to_json(c) for c in outcomes if isinstance(c, ScenarioResult)}
+        document = {
+            c.scenario.name: to_json(c, args.policy) for c in outcomes if isinstance(c, ScenarioResult)
+        }
         if document:
             if console.width >= WIDE:
-                console.print(summary(document), table(document), sep="\n")
+                compared = [rivals(document)] if rivals_of(args) else []
+                console.print(summary(document), *compared, table(document), sep="\n")
             else:
                 console.print(blocks(document))
         failures = _failures(outcomes, scenarios)
@@ -325,6 +236,7 @@ async def _measure(
         seed=args.seed,
         policy=args.policy,
         policy_options=policy_arguments(args),
+        rivals=rivals_of(args),
         offsets=offsets,
         lanes=args.lanes if args.fabric == "embedded" else 1,
         rpc_delay_ms=args.rpc_delay_ms,

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of a scenario under plain ECMP and under the policy, and their JSON."""
+"""The figures of a scenario under plain ECMP, under the policy and under its rivals, and their JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from polyrhythm.run.attack import AttackResult, attack_json
@@ -12,6 +12,8 @@ from polyrhythm.run.figures import JobFigures, geometric_speedup, jain_index, po
 from polyrhythm.run.windows import Window
 from polyrhythm.scenario import Scenario
 
+BASELINE = "ecmp"
+"""The policy that all others are compared with."""
 _SIDES = ("ecmp", "polyrhythm")
 """The keys of the JSON for plain ECMP and for the policy of the run, whatever its name."""
 
@@ -36,14 +38,25 @@ class PolicyResult:
 
 
 @dataclass(frozen=True, slots=True)
+class RivalResult:
+    """The figures of a scenario under one more policy: where all jobs start at their times, and for each
+    additional run from random start offsets. They are the same offsets as for the other policies.
+    """
+
+    together: PolicyResult
+    random_offsets: tuple[PolicyResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ScenarioResult:
-    """The figures of a scenario under plain ECMP and under the policy.
+    """The figures of a scenario under plain ECMP, under the policy and under its rivals.
 
     `alone` maps the name of each job to its figures alone on the fabric, without the other jobs.
     `random_offsets` holds a pair (under ECMP, under the policy) for each additional run from random start
     offsets. `start_together` compares the runs in which all jobs start at their times, `from_offsets` (None:
     there are none) the runs from random start offsets together. `windows` are the times over which the runs
-    that start together are compared. `attack` says what the scenario's floods cost, None: it has none.
+    that start together are compared. `rivals` maps each further policy to its figures, over the same windows.
+    `attack` says what the scenario's floods cost, None: it has none.
     """
 
     scenario: Scenario
@@ -52,6 +65,7 @@ class ScenarioResult:
     under_policy: PolicyResult
     windows: tuple[Window, ...]
     random_offsets: tuple[tuple[PolicyResult, PolicyResult], ...] = ()
+    rivals: Mapping[str, RivalResult] = field(default_factory=dict)
     attack: AttackResult | None = None
 
     @property
@@ -74,21 +88,36 @@ class ScenarioResult:
         """The policy against ECMP over all runs from random start offsets; None: there are none."""
         return Comparison.of(self.alone, self.random_offsets) if self.random_offsets else None
 
+    def rival_together(self, policy: str) -> Comparison:
+        """A rival against ECMP where all jobs start at their times. Raises KeyError for another policy."""
+        return Comparison.of(self.alone, [(self.under_ecmp, self.rivals[policy].together)])
+
+    def rival_from_offsets(self, policy: str) -> Comparison | None:
+        """A rival against ECMP over all runs from random start offsets; None: there are none. Raises KeyError
+        for another policy.
+        """
+        runs = self.rivals[policy].random_offsets
+        pairs = [(ecmp, run) for (ecmp, _), run in zip(self.random_offsets, runs, strict=True)]
+        return Comparison.of(self.alone, pairs) if pairs else None
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The policy against ECMP, over one or several pairs of runs.
+    """A policy against ECMP, over one or several pairs of runs.
 
     `utilisation` and `jain` are pairs (under ECMP, under the policy): GPU utilisation, and Jain's index of
     the throughputs relative to alone. `speedup` is the geometric mean of the jobs' speed-ups. `worst` names
-    the job that loses most, and `worst_ratio` is its mean iteration time over that under ECMP. `jobs` maps
-    each job to its figures under ECMP and under the policy.
+    the job that loses most, and `worst_ratio` is its mean iteration time over that under ECMP. `slowest`
+    names the job that is farthest from its pace alone under the policy, and `slowest_ratio` is its mean
+    iteration time over that alone. `jobs` maps each job to its figures under ECMP and under the policy.
     """
 
     utilisation: tuple[float, float]
     speedup: float
     worst: str
     worst_ratio: float
+    slowest: str
+    slowest_ratio: float
     jain: tuple[float, float]
     jobs: Mapping[str, tuple[JobFigures, JobFigures]]
 
@@ -100,6 +129,7 @@ class Comparison:
         ecmp = {name: pooled([a.jobs[name] for a, _ in pairs]) for name in alone}
         ours = {name: pooled([b.jobs[name] for _, b in pairs]) for name in alone}
         worst, ratio = worst_job(ecmp, ours)
+        slowest, slowest_ratio = worst_job(alone, ours)
         return cls(
             utilisation=(
                 sum(a.gpu_utilisation for a, _ in pairs) / len(pairs),
@@ -108,12 +138,14 @@ class Comparison:
             speedup=geometric_speedup(ecmp, ours),
             worst=worst,
             worst_ratio=ratio,
+            slowest=slowest,
+            slowest_ratio=slowest_ratio,
             jain=(jain_index(alone, ecmp), jain_index(alone, ours)),
             jobs={name: (ecmp[name], ours[name]) for name in alone},
         )
 
 
-def to_json(result: ScenarioResult) -> Mapping[str, Any]:
+def to_json(result: ScenarioResult, policy_name: str) -> Mapping[str, Any]:
     """The figures of one scenario as in the JSON of `polyrhythm run` (docs/run.md)."""
     scenario, ecmp, policy = result.scenario, result.under_ecmp, result.under_policy
     plan = policy.plan or {"jobs": [], "flows": []}
@@ -142,7 +174,9 @@ def to_json(result: ScenarioResult) -> Mapping[str, Any]:
         )
     document: dict[str, Any] = {
         "about": scenario.about,
-        "deterministic": ecmp.deterministic and policy.deterministic,
+        "deterministic": all(
+            runs.deterministic for runs in (ecmp, policy, *(r.together for r in result.rivals.values()))
+        ),
         "notes": {"ecmp": list(ecmp.notes), "polyrhythm": list(policy.notes)},
         "failovers": {"ecmp": list(ecmp.failovers), "polyrhythm": list(policy.failovers)},
         **_comparison_json(result.start_together),
@@ -164,6 +198,8 @@ def to_json(result: ScenarioResult) -> Mapping[str, Any]:
             "packet_payload_bytes": scenario.packet_bytes,
         },
     }
+    if result.rivals:
+        document["policies"] = _policies_json(result, policy_name)
     if result.attack is not None:
         document["attack"] = {"jobs": attack_json(result.attack)}
     if offsets is not None:
@@ -175,6 +211,46 @@ def to_json(result: ScenarioResult) -> Mapping[str, Any]:
             "speedups": speedups,
         }
     return document
+
+
+def _policies_json(result: ScenarioResult, policy_name: str) -> list[dict[str, Any]]:
+    """ECMP, the policy and its rivals, each with the same keys."""
+    found = {
+        BASELINE: RivalResult(result.under_ecmp, tuple(ecmp for ecmp, _ in result.random_offsets)),
+        policy_name: RivalResult(result.under_policy, tuple(ours for _, ours in result.random_offsets)),
+        **result.rivals,
+    }
+    whole = replace(result, rivals=found)
+    rows = []
+    for name, runs in found.items():
+        offsets = whole.rival_from_offsets(name)
+        rows.append(
+            {
+                "policy": name,
+                "deterministic": runs.together.deterministic,
+                "notes": list(runs.together.notes),
+                "failovers": list(runs.together.failovers),
+                **_row_json(whole.rival_together(name), name),
+                **({} if offsets is None else {"random_offsets": _row_json(offsets, name)}),
+            }
+        )
+    return rows
+
+
+def _row_json(comparison: Comparison, policy_name: str) -> dict[str, Any]:
+    """The figures of one policy alone, beside those that compare it with ECMP."""
+    worst = {"name": comparison.worst, "ratio": comparison.worst_ratio}
+    return {
+        "gpu_utilisation": comparison.utilisation[1],
+        "speedup_geometric_mean": comparison.speedup,
+        "worst_job": None if policy_name == BASELINE else worst,
+        "slowest_job": {"name": comparison.slowest, "ratio": comparison.slowest_ratio},
+        "jain_index": comparison.jain[1],
+        "jobs": [
+            {"name": job, **_figures_json(ours), "speedup_mean": ecmp.mean_ms / ours.mean_ms}
+            for job, (ecmp, ours) in comparison.jobs.items()
+        ],
+    }
 
 
 def _comparison_json(comparison: Comparison) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure a scenario: each job alone, then all jobs together under plain ECMP and under the policy."""
+"""Measure a scenario: each job alone, then all jobs together under plain ECMP, the policy and its rivals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from polyrhythm.run.attack import TRUST, AttackResult, attack_result
-from polyrhythm.run.comparison import PolicyResult, ScenarioResult
+from polyrhythm.run.comparison import BASELINE, PolicyResult, RivalResult, ScenarioResult
 from polyrhythm.run.figures import job_figures, pooled
 from polyrhythm.run.session import SessionResult, SessionSpec, run_session
 from polyrhythm.run.windows import (
@@ -24,9 +24,6 @@ from polyrhythm.run.windows import (
 )
 from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, Scenario
 
-BASELINE = "ecmp"
-
-
 T = TypeVar("T")
 
 _Tracked = tuple[SessionSpec, Callable[[float], None]]
@@ -35,9 +32,12 @@ _Tracked = tuple[SessionSpec, Callable[[float], None]]
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Sessions that are compared with one another: one under the policy, and those under the baseline."""
+    """Sessions that are compared with one another: one under the policy, one under each rival, and those
+    under the baseline.
+    """
 
     policy: _Tracked
+    rivals: Sequence[_Tracked]
     baseline: Sequence[_Tracked]
 
 
@@ -46,15 +46,17 @@ class RunOptions:
     """How to run scenarios.
 
     `seed` decides the start jitter, the source ports of ECMP and the ECN marking. `policy_options` are
-    options of `polyrhythm controller`. `offsets` is the number of additional runs from random start offsets;
-    `lanes` is how many sessions run at once. `rpc_delay_ms` delays every RPC by host time, for tests. `fail`
-    lists failures as in `--fail`. `fabric` is "embedded" or "mininet". `profile` is "measured", "declared",
-    or "" for what the scenario says.
+    options of `polyrhythm controller` for `policy`. `rivals` are further policies to measure, without those
+    options. `offsets` is the number of additional runs from random start offsets; `lanes` is how many
+    sessions run at once. `rpc_delay_ms` delays every RPC by host time, for tests. `fail` lists failures as in
+    `--fail`. `fabric` is "embedded" or "mininet". `profile` is "measured", "declared", or "" for what the
+    scenario says.
     """
 
     seed: int = 1
     policy: str = "polyrhythm"
     policy_options: tuple[str, ...] = ()
+    rivals: tuple[str, ...] = ()
     offsets: int = 0
     lanes: int = 2
     rpc_delay_ms: float = 0.0
@@ -94,7 +96,7 @@ class ScenarioRunner:
         self._lanes = asyncio.Semaphore(options.lanes)
 
     async def compare(self, path: Path, scenario: Scenario) -> ScenarioResult:
-        """Measure one scenario under the baseline and under the policy.
+        """Measure one scenario under the baseline, the policy and its rivals.
 
         Raises:
             RunError: a session could not be finished.
@@ -111,7 +113,7 @@ class ScenarioRunner:
             fabric=options.fabric,
             profile=(options.profile or scenario.profile) if options.fabric == "embedded" else "declared",
         )
-        draws, pairs = self._together(base, scenario)
+        groups = self._together(base, scenario)
         alone_step = self._progress.track(f"{scenario.name}/alone")
         alone_spec = replace(base, mode="alone", fail=(), workdir=base.workdir / "alone")
         alone = await self._run(alone_spec, alone_step)
@@ -119,8 +121,9 @@ class ScenarioRunner:
         profiles.write_text(json.dumps(alone.profiles))
         # Where the controller measures the jobs, they announce the scenario's profile as a first guess.
         announced = None if base.profile == "measured" else profiles
-        compared = await _all([self._compare(group, announced) for group in (draws, *pairs)])
-        windows, *together = self._measured(scenario, compared[0])
+        compared = await _all([self._compare(group, announced) for group in groups])
+        windows, together = self._measured(scenario, compared[0])
+        shifted = [self._measured(scenario, results)[1] for results in compared[1:]]
         attack = await self._attack(base, scenario, announced, compared[0][0]) if scenario.floods else None
         return ScenarioResult(
             scenario=scenario,
@@ -128,10 +131,14 @@ class ScenarioRunner:
                 job: job_figures(records, ALONE_WARMUP, ALONE_ITERATIONS)
                 for job, records in alone.iterations.items()
             },
-            under_ecmp=together[0],
-            under_policy=together[1],
+            under_ecmp=together[-1],
+            under_policy=together[0],
             windows=windows,
-            random_offsets=tuple(self._measured(scenario, results)[1:] for results in compared[1:]),
+            random_offsets=tuple((runs[-1], runs[0]) for runs in shifted),
+            rivals={
+                name: RivalResult(together[k], tuple(runs[k] for runs in shifted))
+                for k, name in enumerate(options.rivals, 1)
+            },
             attack=attack,
         )
 
@@ -155,8 +162,8 @@ class ScenarioRunner:
         without, trusted = await _all([self._run(s, step) for s, step in zip(specs, steps, strict=True)])
         return attack_result((without, guarded, trusted), scenario.warmup)
 
-    def _together(self, base: SessionSpec, scenario: Scenario) -> tuple[_Group, list[_Group]]:
-        """The sessions with all jobs: the policy with the draws of ECMP, and a pair for each offset."""
+    def _together(self, base: SessionSpec, scenario: Scenario) -> list[_Group]:
+        """The sessions with all jobs: first those that start together, then a group for each offset."""
         policy, options = self._options.policy, self._options.policy_options
 
         def tracked(spec: SessionSpec, name: str) -> _Tracked:
@@ -168,28 +175,34 @@ class ScenarioRunner:
             for draw in range(scenario.draws)
         ]
         ours = replace(base, policy=policy, policy_options=options)
-        pairs = []
+        rivals = {name: replace(base, policy=name) for name in self._options.rivals}
+        groups = []
         for k in range(self._options.offsets):
-            seed = base.seed + 1000 * (k + 1)
-            shifted, plain = (replace(spec, random_offsets=True, seed=seed) for spec in (ours, base))
-            pairs.append(
-                _Group(tracked(shifted, f"{policy}-offset-{k}"), [tracked(plain, f"{BASELINE}-offset-{k}")])
+            groups.append(
+                _Group(
+                    tracked(_from_offsets(ours, k), f"{policy}-offset-{k}"),
+                    [tracked(_from_offsets(r, k), f"{name}-offset-{k}") for name, r in rivals.items()],
+                    [tracked(_from_offsets(base, k), f"{BASELINE}-offset-{k}")],
+                )
             )
-        return _Group(tracked(ours, policy), draws), pairs
+        together = [tracked(rival, name) for name, rival in rivals.items()]
+        return [_Group(tracked(ours, policy), together, draws), *groups]
 
     async def _compare(self, group: _Group, announced: Path | None) -> list[SessionResult]:
-        """Run the policy, then ECMP, whose iterations count from the same fabric time on."""
-        spec, step = group.policy
-        ours = await self._run(replace(spec, profiles=announced), step)
-        return [
-            ours,
-            *await _all(
+        """Run the policy, then its rivals, then ECMP: the results in this order.
+
+        The iterations of each count from no earlier fabric time than those before it.
+        """
+        results: list[SessionResult] = []
+        for part in ([group.policy], group.rivals, group.baseline):
+            from_ns = max((_counts_from_ns(result) for result in results), default=0)
+            results += await _all(
                 [
-                    self._run(replace(spec, profiles=announced, count_from_ns=_counts_from_ns(ours)), step)
-                    for spec, step in group.baseline
+                    self._run(replace(spec, profiles=announced, count_from_ns=from_ns), step)
+                    for spec, step in part
                 ]
-            ),
-        ]
+            )
+        return results
 
     async def _run(self, spec: SessionSpec, step: Callable[[float], None]) -> SessionResult:
         async with self._lanes:
@@ -199,12 +212,19 @@ class ScenarioRunner:
 
     def _measured(
         self, scenario: Scenario, results: Sequence[SessionResult]
-    ) -> tuple[tuple[Window, ...], PolicyResult, PolicyResult]:
-        """The windows, and the figures under ECMP and under the policy, whose session is the first one."""
+    ) -> tuple[tuple[Window, ...], list[PolicyResult]]:
+        """The windows of the results of `_compare`, and the figures in them: under the policy, under each
+        rival, and under ECMP.
+        """
         times = [session_times(r.iterations, r.presence, r.ended_ns, scenario.warmup) for r in results]
         windows = common_windows(times)
-        ours = self._policy_result(scenario, results[:1], times[:1], windows)
-        return windows, self._policy_result(scenario, results[1:], times[1:], windows), ours
+        # The policy and each rival have one session, the others are ECMP's.
+        ecmp = 1 + len(self._options.rivals)
+        parts = [*([k] for k in range(ecmp)), range(ecmp, len(results))]
+        return windows, [
+            self._policy_result(scenario, [results[k] for k in part], [times[k] for k in part], windows)
+            for part in parts
+        ]
 
     def _policy_result(
         self,
@@ -222,6 +242,11 @@ class ScenarioRunner:
             notes=tuple(dict.fromkeys(note for draw in draws for note in draw.notes)),
             failovers=tuple(outcome for draw in draws for outcome in draw.failovers),
         )
+
+
+def _from_offsets(spec: SessionSpec, k: int) -> SessionSpec:
+    """The session with the `k`-th random start offsets: the same ones for every policy."""
+    return replace(spec, random_offsets=True, seed=spec.seed + 1000 * (k + 1))
 
 
 def _counts_from_ns(result: SessionResult) -> int:

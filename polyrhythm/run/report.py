@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -38,6 +38,64 @@ def summary(scenarios: Document) -> Table:
             cells += _gains(scenario["random_offsets"])
         built.add_row(Text(name, style="bold"), *cells)
     return built
+
+
+def rivals(scenarios: Document) -> Table:
+    """The table of all policies of a run: one row for each scenario and policy (the key `policies`)."""
+    built = Table(
+        title="All policies, over the same times and from the same starts",
+        caption="speed-up: geometric mean over the jobs, against ECMP; worst job: its iteration time over "
+        "that under ECMP; slowest job: its iteration time over that alone; fairness: Jain's index of the "
+        "throughputs relative to alone",
+        header_style="bold",
+        pad_edge=False,
+    )
+    built.add_column("scenario, policy", no_wrap=True)
+    rows = [row for scenario in scenarios.values() for row in scenario["policies"]]
+    starts = ["all jobs start together"]
+    if any("random_offsets" in row for row in rows):
+        starts.append("mean over the random start offsets")
+    for start in starts:
+        built.add_column(f"{start}\nGPU utilisation")
+        for heading in ("speed-up", "worst job", "slowest job", "fairness"):
+            built.add_column(f"\n{heading}")
+    for name, scenario in scenarios.items():
+        built.add_row(Text(name, style="bold"))
+        for row in scenario["policies"]:
+            cells = [cell for start in _starts_of(row) for cell in _policy_cells(start)]
+            # Text: a name such as "[a]" or ":x:" is no markup of Rich.
+            built.add_row(*(Text(cell) for cell in (f"  {row['policy']}", *cells)))
+        built.add_section()
+    return built
+
+
+def _starts_of(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [row, row["random_offsets"]] if "random_offsets" in row else [row]
+
+
+def _policy_lines(scenario: Mapping[str, Any], starts: Sequence[str]) -> list[str]:
+    """The rows of `rivals` as lines: one for each policy and start."""
+    lines = []
+    for row in scenario.get("policies", ()):
+        for start, figures in zip(starts, _starts_of(row), strict=True):
+            use, gain, worst, slowest, fairness = _policy_cells(figures)
+            lines.append(
+                f"{row['policy']}, {start}: GPU utilisation {use}, speed-up {gain}, worst job {worst}, "
+                f"slowest job {slowest}, fairness {fairness}"
+            )
+    return lines
+
+
+def _policy_cells(figures: Mapping[str, Any]) -> list[str]:
+    """One policy from one start: GPU utilisation, speed-up, worst job, slowest job, fairness."""
+    worst, slowest = figures["worst_job"], figures["slowest_job"]
+    return [
+        f"{figures['gpu_utilisation']:.1%}",
+        f"{figures['speedup_geometric_mean']:.2f}x",
+        "-" if worst is None else f"{worst['name']} {worst['ratio']:.2f}",
+        f"{slowest['name']} {slowest['ratio']:.2f}",
+        f"{figures['jain_index']:.3f}",
+    ]
 
 
 def table(scenarios: Document) -> Table:
@@ -95,6 +153,9 @@ def blocks(scenarios: Document) -> Text:
             text.append(f"  {start}: GPU utilisation ")
             text.append_text(use)
             text.append(f", speed-up {gain}, worst job {worst}, fairness {fairness}\n")
+        text.append(
+            "".join(f"  {line}\n" for line in _policy_lines(scenario, [start for start, _ in starts]))
+        )
         for line in _notes(scenario):
             text.append(f"  {line}\n", style="red")
         for job in scenario["jobs"]:
@@ -131,11 +192,17 @@ def _notes(scenario: Mapping[str, Any]) -> list[str]:
     lines = []
     if not all(window["warm"] for window in scenario["windows"]):
         lines.append(
-            "a job finished no iteration while all jobs were warm: warm-up and profiling count, under both"
+            "a job finished no iteration while all jobs were warm: warm-up and profiling count, under all"
         )
-    lines += [f"{policy}: {note}" for policy, notes in scenario["notes"].items() for note in notes]
-    for policy, failovers in scenario["failovers"].items():
-        lines += [f"{policy}: {_failover(outcome)}" for outcome in failovers]
+    notes, failovers = (
+        {row["policy"]: row.get(key, ()) for row in scenario["policies"]}
+        if "policies" in scenario
+        else scenario.get(key, {})
+        for key in ("notes", "failovers")
+    )
+    lines += [f"{policy}: {note}" for policy, own in notes.items() for note in own]
+    for policy, own in failovers.items():
+        lines += [f"{policy}: {_failover(outcome)}" for outcome in own]
     if "attack" in scenario:
         lines += attack_lines(scenario["attack"]["jobs"])
     return lines if scenario["deterministic"] else [*lines, "not deterministic"]

@@ -66,12 +66,32 @@ def test_the_table_shows_every_job_with_its_path_and_port(measured: tuple[dict[s
 def test_routing_parts_what_ecmp_lets_collide(tmp_path: Path) -> None:
     # With this seed's source ports ECMP puts several of the four jobs on one spine.
     document, _ = figures(
-        tmp_path, shortened("collide", tmp_path, warmup=1, iterations=4), "--policy", "routing"
+        tmp_path,
+        shortened("collide", tmp_path, warmup=1, iterations=4),
+        "--policy",
+        "routing",
+        "--compare",
+        "ecmp,spray",
     )
     scenario = document["scenarios"]["collide"]
     assert scenario["speedup_mean"] >= 1.1
     spines = {flow["path"][2] for job in scenario["jobs"] for flow in job["flows"]}
     assert spines == {"spine1", "spine2", "spine3", "spine4"}
+    # All policies are measured over the same windows, so the figures of two of them stand there twice.
+    ecmp, routing, spray = scenario["policies"]
+    assert [row["policy"] for row in (ecmp, routing, spray)] == ["ecmp", "routing", "spray"]
+    assert ecmp["gpu_utilisation"] == scenario["gpu_utilisation"]["ecmp"]
+    assert routing["worst_job"] == scenario["worst_job"]
+    assert ecmp["worst_job"] is None
+    assert ecmp["slowest_job"]["ratio"] == max(
+        own["mean_iteration_ms"] / job["ideal_iteration_ms"]
+        for own, job in zip(ecmp["jobs"], scenario["jobs"], strict=True)
+    )
+    base = {job["name"]: job["mean_iteration_ms"] for job in ecmp["jobs"]}
+    ratios = {job["name"]: job["mean_iteration_ms"] / base[job["name"]] for job in spray["jobs"]}
+    assert spray["worst_job"] == {"name": max(ratios, key=ratios.__getitem__), "ratio": max(ratios.values())}
+    # Nothing but paths is short here, and sprayed packets have them all.
+    assert max(ratios.values()) < 1
 
 
 @pytest.mark.slow
@@ -245,6 +265,13 @@ def test_a_live_controller_that_dies_ends_the_run_with_a_word(tmp_path: Path) ->
         (["two_vgg19", "--port", "65536"], "must be 65535 or less"),
         (["two_vgg19", "--seed", "-1"], "must be 0 or more"),
         (["two_vgg19", "--policy", "magic"], "'magic' is no policy; legal: "),
+        (["two_vgg19", "--compare", "spray,magic"], "'magic' is no policy; legal: "),
+        (
+            ["two_vgg19", "--compare", "spray,,dlb"],
+            "'spray,,dlb' has an empty name; legal: names of policies",
+        ),
+        (["two_vgg19", "--compare", "dlb,spray,dlb"], "names dlb twice; legal: names of policies, each once"),
+        (["two_vgg19", "--compare", "mltcp-square"], "policy mltcp-square runs in the simulator only"),
     ],
 )
 def test_bad_input_is_told_in_a_line_with_exit_code_2(

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from polyrhythm.run.report import blocks, summary, table
+from polyrhythm.run.report import blocks, rivals, summary, table
 
 FIGURES = {
     "mean_iteration_ms": 1.0,
@@ -94,3 +94,45 @@ def test_names_are_no_markup() -> None:
     Console(file=shown, width=200).print(table({"x:a:y": scenario}), summary({"x:a:y": scenario}))
     for text in ("a:b:[red]c[/red]", "x:a:y", "port [h1]"):
         assert text in shown.getvalue()
+
+
+def policy_row(name: str, use: float, worst: tuple[str, float] | None) -> dict[str, Any]:
+    figures = {
+        "gpu_utilisation": use,
+        "speedup_geometric_mean": 1.0 if worst is None else 1.25,
+        "worst_job": None if worst is None else {"name": worst[0], "ratio": worst[1]},
+        "slowest_job": {"name": "bert", "ratio": 1.75},
+        "jain_index": 0.875,
+        "jobs": [],
+    }
+    return {
+        "policy": name,
+        "notes": [f"noted of {name}"],
+        "failovers": [],
+        **figures,
+        "random_offsets": figures,
+    }
+
+
+def test_all_policies_stand_in_one_table_each_with_its_worst_job_by_name() -> None:
+    scenario = scenario_of(GAINS, GAINS)
+    scenario["policies"] = [
+        policy_row("ecmp", 0.25, None),
+        policy_row("polyrhythm", 0.5, ("gpt", 0.9)),
+        policy_row("own.package:[red]", 0.375, ("a:b:[red]c[/red]", 1.5)),
+    ]
+    out = io.StringIO()
+    Console(file=out, width=200).print(rivals({"s": scenario}), table({"s": scenario}))
+    lines = out.getvalue().splitlines()
+    own = next(line for line in lines if "own.package:[red]" in line)
+    # From both starts.
+    assert own.count("a:b:[red]c[/red] 1.50") == own.count("37.5%") == own.count("bert 1.75") == 2
+    ecmp = next(line for line in lines if line.strip("│ ").startswith("ecmp"))
+    assert "1.00x" in ecmp
+    assert " - " in ecmp
+    assert "noted of own.package:[red]" in out.getvalue()
+    out = io.StringIO()
+    Console(file=out, width=80).print(blocks({"s": scenario}))
+    narrow = " ".join(out.getvalue().split())
+    assert "polyrhythm, mean over 3 random start offsets: GPU utilisation 50.0%" in narrow
+    assert "worst job a:b:[red]c[/red] 1.50, slowest job bert 1.75" in narrow
