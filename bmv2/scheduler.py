@@ -9,7 +9,7 @@ from typing import Any
 
 from .boundary import DataPlaneClock
 
-_BIT_NANOSECONDS = 8_000_000_000
+BIT_NANOSECONDS = 8_000_000_000
 
 # (state, enqueue time in us, depth found) -> the frame to send, or None where egress drops the packet.
 Egress = Callable[[Any, int, int, int, int, int, int], bytes | None]
@@ -165,7 +165,7 @@ class SwitchPort:
             if self.rate_bps is None:
                 self._transmit(frame)
                 continue
-            duration, self._fraction = divmod(len(frame) * _BIT_NANOSECONDS + self._fraction, self.rate_bps)
+            duration, self._fraction = divmod(len(frame) * BIT_NANOSECONDS + self._fraction, self.rate_bps)
             self._busy = True
             self._sending = qid
             clock.call_at(clock.now + duration, self._sent, self._epoch, frame)

@@ -106,6 +106,7 @@ class EmulatedNic:
         self._control: deque[bytes] = deque()
         self._levels: dict[int, int] = {}
         self._rings: list[deque[Requester]] = [deque()]
+        self._held: frozenset[int] = frozenset()
         self._busy = False
         self._slot: Requester | None = None
         self._slot_start = 0
@@ -249,6 +250,14 @@ class EmulatedNic:
             reason = "is open already" if taken.flow == flow else f"has the queue-pair number of {taken.flow}"
             raise ValueError(f"NIC {self.name}: flow {flow} {reason}; each flow needs its own name")
 
+    def hold(self, dscps: frozenset[int]) -> None:
+        """Send no data with these DSCPs until another call leaves them out (priority flow control). A frame
+        that is being sent still leaves. Control packets are never held.
+        """
+        self.settle()
+        self._held = dscps
+        self.kick()
+
     # -- receiving
 
     def receive(self, frame: bytes) -> None:
@@ -361,6 +370,8 @@ class EmulatedNic:
                 if not qp.sendable():
                     qp.active = False
                     ring.pop()
+                elif self._held and qp.next_dscp in self._held:
+                    continue
                 elif qp.next_ns <= now:
                     self._serve(qp.next_frame(now), now)
                     return

@@ -107,9 +107,7 @@ class Requester:
         self._window = self.congestion.window
         self._progress: MltcpProgress | None = None
         self.next_ns = 0
-        self.active = False
-        self._closed = False
-        self._restarting = False
+        self.active = self._closed = self._restarting = False
         self._timer = RetransmissionTimer(
             port.clock, port.profile.retransmit_ns, port.profile.ack_timeout_ns, self._waited
         )
@@ -215,6 +213,11 @@ class Requester:
         """The packet to send next: one that is sent again, or the next one."""
         selective = self._selective
         return selective.again[0] if selective is not None and selective.again else self._next
+
+    @property
+    def next_dscp(self) -> int:
+        """The DSCP of the next frame. Ask only while `sendable`."""
+        return self.dscp if self._pin is None or self._position() != self._una else self._pin[1]
 
     def next_bytes(self) -> int:
         """The length of the next frame. Call it only while `sendable`."""

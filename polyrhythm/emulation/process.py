@@ -132,6 +132,8 @@ def check_supported(scenario: Scenario) -> None:
         raise ConfigError(f"{scenario.name}: mice: the Mininet fabric has no background flows")
     if scenario.floods:
         raise ConfigError(f"{scenario.name}: floods: the Mininet fabric has no floods")
+    if scenario.pfc is not None:
+        raise ConfigError(f"{scenario.name}: pfc: the switches of the Mininet fabric pause nobody")
     if scenario.port_choosers or scenario.dscp_keepers:
         raise ConfigError(f"{scenario.name}: nics: the NICs of the Mininet fabric let the controller choose")
     if scenario.any_order:

@@ -12,14 +12,17 @@ from typing import Any
 
 from bmv2 import EmbeddedSwitch, PortTable
 from bmv2.server import SwitchServer, serve
+from controller.model import TRAFFIC_CLASSES
 from controller.wire import agent_pb2
 from hostagent.host import EmulatedHost, Skew
+from hostagent.nic.roce import mac_bytes
 from hostagent.rails import Rails
 from hostagent.session import ControllerSession
 from polyrhythm.fabric.boundary import SILENCE_S, FabricBoundary
 from polyrhythm.fabric.failover_watch import FailoverWatch
 from polyrhythm.fabric.heap import EventHeap
 from polyrhythm.fabric.parent_messages import description
+from polyrhythm.fabric.pfc_cables import PfcCables, PfcProfile
 from polyrhythm.scenario import Scenario
 from polyrhythm.scenario.failures import Failure
 from topo.graph import UNKNOWN_HASH, HashSpec
@@ -39,7 +42,8 @@ PORT_DOWN_DELAY_NS = 100_000
 
 
 class EmbeddedFabric:
-    """All nodes of a scenario on one event heap. Cables have no delay: a frame arrives with its last bit.
+    """All nodes of a scenario on one event heap. Cables have no delay, unless the scenario has priority flow
+    control: a frame arrives with its last bit.
 
     `rpc_delay_s` delays every RPC by host time. `failures` happen at their fabric times. `waiting` and
     `silence_s` are as of `FabricBoundary`.
@@ -60,14 +64,13 @@ class EmbeddedFabric:
         self.boundary = FabricBoundary(self.heap, CONTROL_DELAY_NS, waiting=waiting, silence_s=silence_s)
         self._rpc_delay_s = rpc_delay_s
         topology = scenario.topology
-        port_table = PortTable("port_state", "set_port_down", PORT_DOWN_DELAY_NS)
-        self.switches = {
-            s.name: EmbeddedSwitch(s.name, self.heap, seed=seed, port_table=port_table)
-            for s in topology.switches
-        }
+        self._pfc = _pfc_cables(self.heap, scenario)
+        self.switches = {s.name: self._switch(s.name, seed) for s in topology.switches}
         self.failovers = FailoverWatch(self.heap, self.switches, tuple(failures))
         for failure in failures:
             self.heap.call_at(failure.at_ns, self._fail, failure)
+        # From the NIC of each host to its leaf.
+        self._cables: dict[str, Callable[[bytes], None]] = {}
         self.hosts = {h.name: self._host(h.name, seed) for h in topology.hosts}
         # By the first NIC of each machine: the agents of all its NICs share a session.
         self._rails = {
@@ -158,7 +161,7 @@ class EmbeddedFabric:
         else:
             self.boundary.note(f"{failure.what} was cut")
         for switch, port in failure.ends:
-            self.switches[switch].set_port_up(port, False)
+            self._set_port_up(switch, port, False)
         if failure.until_ns is not None:
             self.heap.call_at(failure.until_ns, self._repair, failure)
 
@@ -175,7 +178,19 @@ class EmbeddedFabric:
 
     def _bring_up(self, failure: Failure) -> None:
         for switch, port in failure.ends:
-            self.switches[switch].set_port_up(port, True)
+            self._set_port_up(switch, port, True)
+
+    def _set_port_up(self, switch: str, port: int, up: bool) -> None:
+        self.switches[switch].set_port_up(port, up)
+        if self._pfc is not None:
+            self._pfc.port_changed(switch, port, up)
+            peer = self.scenario.topology.ports[switch][port].node
+            if peer in self.hosts and not up:
+                self._pfc.nic_down(peer)
+
+    def pfc_report(self) -> dict[str, Any] | None:
+        """What priority flow control has done so far, as JSON values; None: the scenario has none."""
+        return None if self._pfc is None else self._pfc.report()
 
     def close(self) -> None:
         """End every session and server."""
@@ -189,6 +204,7 @@ class EmbeddedFabric:
         topology = self.scenario.topology
         host = topology.host[name]
         nics = topology.machines[host.machine]
+        self._cables[name] = self._arrival(host.leaf, host.leaf_port)
         return EmulatedHost(
             name=name,
             ip=host.ip,
@@ -196,7 +212,7 @@ class EmbeddedFabric:
             gateway_mac=topology.switch[host.leaf].mac,
             rate_bps=host.rate_bps,
             clock=self.heap,
-            transmit=partial(self._enter, host.leaf, host.leaf_port),
+            transmit=self._cables[name],
             send=partial(self._to_controller, nics[0].name),
             mtu=self.scenario.packet_bytes,
             seed=seed,
@@ -220,16 +236,28 @@ class EmbeddedFabric:
 
     def enter(self, host: str, frame: bytes) -> None:
         """A frame arrives at the leaf by the cable of a host, and not by its NIC."""
-        place = self.scenario.topology.host[host]
-        self._enter(place.leaf, place.leaf_port, frame)
-
-    def _enter(self, switch: str, port: int, frame: bytes) -> None:
-        self.switches[switch].receive(port, frame)
+        self._cables[host](frame)
 
     def _arrival(self, node: str, port: int) -> Callable[[bytes], None]:
-        if node in self.hosts:
-            return self.hosts[node].receive
-        return partial(self.switches[node].receive, port)
+        """The end of a cable at a node: takes the frames whose last bit has left the other end."""
+        topology, pfc = self.scenario.topology, self._pfc
+        if node in topology.host:
+            receive = self.hosts[node].receive
+            if pfc is None:
+                return receive
+            return pfc.to_nic(node, topology.host[node].rate_bps, self.hosts[node].nic.hold, receive)
+        if pfc is None:
+            return partial(self.switches[node].receive, port)
+        return pfc.to_switch(node, port, topology.ports[node][port].rate_bps)
+
+    def _switch(self, name: str, seed: int) -> EmbeddedSwitch:
+        topology = self.scenario.topology
+        port_table = PortTable("port_state", "set_port_down", PORT_DOWN_DELAY_NS)
+        if self._pfc is None:
+            return EmbeddedSwitch(name, self.heap, seed=seed, port_table=port_table)
+        rates = {port: peer.rate_bps for port, peer in topology.ports[name].items()}
+        mac = mac_bytes(topology.switch[name].mac)
+        return self._pfc.switch(name, mac, rates, seed=seed, port_table=port_table)
 
     def _to_controller(self, host: str, message: agent_pb2.AgentMessage) -> None:
         self.boundary.depart(host, f"agent:{host}", partial(self._sessions[host].send, message))
@@ -249,3 +277,23 @@ class EmbeddedFabric:
     def _session_up(self, host: str) -> None:
         self.boundary.deliver(host, self._rails[host].session_up)
         self._connected.add(host)
+
+
+def _pfc_cables(heap: EventHeap, scenario: Scenario) -> PfcCables | None:
+    """The cables of a scenario with priority flow control; None: it has none."""
+    pfc, frame = scenario.pfc, scenario.frame_bytes
+    if pfc is None:
+        return None
+    return PfcCables(
+        heap,
+        PfcProfile(
+            priorities=frozenset(pfc.priorities),
+            xoff_bytes=pfc.xoff * frame,
+            xon_bytes=pfc.xon * frame,
+            headroom_bytes=None if pfc.headroom is None else pfc.headroom * frame,
+            frame_bytes=frame,
+            quanta=pfc.quanta,
+            cable_ns=pfc.cable_ns,
+        ),
+        TRAFFIC_CLASSES.queues,
+    )

@@ -181,6 +181,7 @@ class JobRunner:
             deterministic=True,
             notes=boundary.notes,
             failovers=self._fabric.failovers.results(),
+            pfc=self._fabric.pfc_report(),
         )
 
     def abandon(self) -> None:

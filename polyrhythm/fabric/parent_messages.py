@@ -62,6 +62,7 @@ def session_result(
     deterministic: bool,
     notes: Sequence[str],
     failovers: Sequence[Mapping[str, Any]],
+    pfc: Mapping[str, Any] | None = None,
     profiled: Mapping[str, Sequence[IterationRecord]] | None = None,
 ) -> dict[str, Any]:
     """The body of the message "result".
@@ -94,4 +95,5 @@ def session_result(
         "deterministic": deterministic,
         "notes": list(notes),
         "failovers": list(failovers),
+        "pfc": pfc,
     }

@@ -26,7 +26,7 @@ class PolicyResult:
     the controller as JSON values (docs/api.md), or None if the controller could not be asked. `deterministic`
     is False if the run depended on host time: then another run with the same seed may give other figures.
     `notes` are events that a reader of the figures must know. `failovers` has one entry for each failure
-    (docs/run.md).
+    (docs/run.md), `pfc` one for each run of a scenario with priority flow control.
     """
 
     jobs: Mapping[str, JobFigures]
@@ -35,6 +35,7 @@ class PolicyResult:
     notes: tuple[str, ...]
     failovers: tuple[Mapping[str, Any], ...] = ()
     gpu_utilisation: float = 0.0
+    pfc: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +199,8 @@ def to_json(result: ScenarioResult, policy_name: str) -> Mapping[str, Any]:
             "packet_payload_bytes": scenario.packet_bytes,
         },
     }
+    if ecmp.pfc:
+        document["pfc"] = {"ecmp": list(ecmp.pfc), "polyrhythm": list(policy.pfc)}
     if result.rivals:
         document["policies"] = _policies_json(result, policy_name)
     if result.attack is not None:
@@ -230,6 +233,7 @@ def _policies_json(result: ScenarioResult, policy_name: str) -> list[dict[str, A
                 "deterministic": runs.together.deterministic,
                 "notes": list(runs.together.notes),
                 "failovers": list(runs.together.failovers),
+                **({"pfc": list(runs.together.pfc)} if runs.together.pfc else {}),
                 **_row_json(whole.rival_together(name), name),
                 **({} if offsets is None else {"random_offsets": _row_json(offsets, name)}),
             }

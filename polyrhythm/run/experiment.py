@@ -241,6 +241,7 @@ class ScenarioRunner:
             deterministic=all(draw.deterministic for draw in draws),
             notes=tuple(dict.fromkeys(note for draw in draws for note in draw.notes)),
             failovers=tuple(outcome for draw in draws for outcome in draw.failovers),
+            pfc=tuple(draw.pfc for draw in draws if draw.pfc is not None),
         )
 
 

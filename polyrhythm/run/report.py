@@ -194,15 +194,17 @@ def _notes(scenario: Mapping[str, Any]) -> list[str]:
         lines.append(
             "a job finished no iteration while all jobs were warm: warm-up and profiling count, under all"
         )
-    notes, failovers = (
+    notes, failovers, pfc = (
         {row["policy"]: row.get(key, ()) for row in scenario["policies"]}
         if "policies" in scenario
         else scenario.get(key, {})
-        for key in ("notes", "failovers")
+        for key in ("notes", "failovers", "pfc")
     )
     lines += [f"{policy}: {note}" for policy, own in notes.items() for note in own]
     for policy, own in failovers.items():
         lines += [f"{policy}: {_failover(outcome)}" for outcome in own]
+    for policy, own in pfc.items():
+        lines += [f"{policy}: {_paused(counts)}" for counts in own]
     if "attack" in scenario:
         lines += attack_lines(scenario["attack"]["jobs"])
     return lines if scenario["deterministic"] else [*lines, "not deterministic"]
@@ -221,6 +223,14 @@ def _failover(outcome: Mapping[str, Any]) -> str:
     if outcome["packets_lost"] is not None:
         words.append(f"{outcome['packets_lost']} packets lost at the dead ports")
     return ", ".join(words)
+
+
+def _paused(counts: Mapping[str, Any]) -> str:
+    """What priority flow control did in one run, as a line."""
+    return (
+        f"{counts['pause_frames']} pause frames, priorities paused for {counts['paused_ms']:.0f} ms in all, "
+        f"{counts['packets_lost']} packets lost"
+    )
 
 
 def _job_row(job: Mapping[str, Any]) -> list[str]:

@@ -69,7 +69,8 @@ class SessionResult:
     `iterations` and `profiles` map the name of each job to its recorded iterations and its measured profile
     (a job that left early may have none). `presence` says when each job was on the fabric, and `ended_ns` is
     the fabric time at the end of the session. `plan` is the last plan of the controller as JSON values.
-    `failovers` has one entry for each failure.
+    `failovers` has one entry for each failure. `pfc` says what priority flow control did (docs/run.md), None:
+    the scenario has none.
     """
 
     iterations: Mapping[str, tuple[MeasuredIteration, ...]]
@@ -80,6 +81,7 @@ class SessionResult:
     failovers: tuple[Mapping[str, Any], ...] = ()
     presence: Mapping[str, Presence] = field(default_factory=dict)
     ended_ns: int = 0
+    pfc: Mapping[str, Any] | None = None
 
 
 class FabricSession:
@@ -168,6 +170,7 @@ class FabricSession:
                     failovers=tuple(raw["failovers"]),
                     presence={job: Presence(**own) for job, own in raw["presence"].items()},
                     ended_ns=raw["ended_ns"],
+                    pfc=raw["pfc"],
                 )
         raise await self._fabric.failure()
 

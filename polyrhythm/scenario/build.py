@@ -15,6 +15,7 @@ from polyrhythm.scenario.config import (
     ELEPHANT_NOMINAL_BYTES,
     EcnConfig,
     JobConfig,
+    PfcConfig,
     ScenarioConfig,
 )
 from polyrhythm.scenario.emulated_fabric import emulated_bps, emulated_fabric
@@ -148,6 +149,7 @@ class Scenario:
     failures: tuple[Failure, ...] = ()
     mice: Mice | None = None
     floods: tuple[Flood, ...] = ()
+    pfc: PfcConfig | None = None
 
     @property
     def frame_bytes(self) -> int:
@@ -213,6 +215,7 @@ def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
         failures=_failures(config, topology),
         mice=_mice(config),
         floods=_floods(config, topology),
+        pfc=config.pfc,
     )
 
 

@@ -252,6 +252,40 @@ class NicConfig(Section, frozen=True, kw_only=True):
     hosts: Annotated[tuple[Name, ...], Meta(description="whose NICs; empty: of all hosts")] = ()
 
 
+class PfcConfig(Section, frozen=True, kw_only=True):
+    """Priority flow control (IEEE 802.1Qbb) between switches and NICs. A priority is a queue of a switch
+    port: 6 to 1 for the job levels 0 to 5, 0 for everything else; 7 carries acknowledgements, CNPs and
+    probes, and is never paused. Thresholds count for each port received on and priority, in full frames.
+    """
+
+    priorities: Annotated[
+        tuple[Annotated[int, Meta(ge=0, le=6)], ...],
+        Meta(min_length=1, max_length=7, description="the lossless ones"),
+    ] = (1, 2, 3, 4, 5, 6)
+    xoff: Annotated[
+        int, Meta(ge=1, le=100_000, description="above so many waiting packets the neighbour has to pause")
+    ] = 96
+    xon: Annotated[
+        int, Meta(ge=0, le=100_000, description="at so many or fewer it may go on; at most xoff")
+    ] = 64
+    headroom: Annotated[
+        Annotated[int, Meta(ge=0, le=100_000)] | None,
+        Meta(
+            description="packets that are taken beyond xoff; without it, what a switch's fastest cable needs"
+        ),
+    ] = None
+    quanta: Annotated[
+        int, Meta(ge=512, le=65_535, description="of a pause, in 512 bit times; it is repeated at half of it")
+    ] = 65_535
+    cable_ns: Annotated[
+        int, Meta(ge=0, le=1_000_000, description="how long a bit is on its way in a cable")
+    ] = 500
+
+    def __post_init__(self) -> None:
+        if self.xon > self.xoff:
+            raise InvalidValueError(("xon",), f"{self.xon} is above xoff; legal: 0 to {self.xoff}")
+
+
 class FailureConfig(Section, frozen=True, kw_only=True):
     """A switch that is powered off, or the cables between two switches that are cut."""
 
@@ -308,6 +342,7 @@ class ScenarioConfig(Section, frozen=True, kw_only=True):
         256
     )
     ecn: EcnConfig = EcnConfig()
+    pfc: PfcConfig | None = None
     warmup: Annotated[int, Meta(ge=1, le=10_000, description="iterations of a job that are not measured")] = 5
     iterations: Annotated[
         int, Meta(ge=1, le=1_000_000, description="iterations of a job that are measured")

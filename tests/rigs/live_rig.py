@@ -33,7 +33,7 @@ class Live:
         def leave(frame):
             if len(frame) == DATA_BYTES:
                 self.left[host.name][frame[15] >> 2] += 1
-            self.fabric._enter(host.leaf, host.leaf_port, frame)
+            self.fabric.enter(host.name, frame)
 
         return leave
 
