@@ -128,9 +128,14 @@ def _warn_of_cache(why: str) -> None:
     log.warning("compiled kernels are not kept, so each process compiles them again: %s", why)
 
 
-def watch_compilations(began: Callable[[], None], ended: Callable[[], None]) -> None:
-    """From now on call these before and after each compilation in this process."""
-    _watchers.append((began, ended))
+def watch_compilations(began: Callable[[], None], ended: Callable[[], None]) -> Callable[[], None]:
+    """From now on call these before and after each compilation in this process.
+
+    Returns a function that ends it.
+    """
+    watcher = (began, ended)
+    _watchers.append(watcher)
+    return lambda: _watchers.remove(watcher)
 
 
 @cache

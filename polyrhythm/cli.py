@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 from importlib import metadata
 
-from polyrhythm.subcommands import add_commands, run_command
+from polyrhythm.completion import add_completion_options, complete, is_asked
+from polyrhythm.subcommands import CommandParser, add_commands, run_command
 
 COMMANDS = {
     "run": (
@@ -66,6 +66,7 @@ COMMANDS = {
         "start the embedded switch as a process, with the command line of simple_switch_grpc",
     ),
     "controller": ("controller.process.server", "start the controller of one fabric"),
+    "serve": ("controller.process.server", "start the controller of one fabric: the same as `controller`"),
     "agent": (
         "hostagent.process",
         "start the agent of one host: it pins flows to source ports and paces jobs",
@@ -92,7 +93,7 @@ COMMANDS = {
         "polyrhythm.commands.apply",
         "show what another policy, or the jobs of a scenario, would change on a running controller",
     ),
-    "jobs": ("polyrhythm.commands.jobs", "declare, list and end jobs on a running controller"),
+    "jobs": ("polyrhythm.commands.jobs", "declare, list, show and end jobs on a running controller"),
     "drain": (
         "polyrhythm.commands.drain",
         "take switches and links of a running fabric out of use, for maintenance",
@@ -113,13 +114,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code: 0 done, 1 failed, 2 bad input, 130 interrupted."""
     _open_standard_streams()
     _ignore_web_proxies()
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="polyrhythm",
         description="The SDN controller for GPU training clusters.",
-        epilog="Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted.",
+        epilog="Exit codes: 0 done, 1 failed, 2 bad input, 3 deposed as leader, 130 interrupted.",
     )
     parser.add_argument("--version", action="version", version=f"polyrhythm {metadata.version('polyrhythm')}")
+    add_completion_options(parser)
     add_commands(parser, COMMANDS, "command")
+    if is_asked(os.environ):
+        complete(parser, os.environ)
     try:
         # Importing the command's module happens here and takes time, so Ctrl-C must work here too.
         args = parser.parse_args(arguments)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from polyrhythm.progress import working
 from polyrhythm.subcommands import integer
 
 # Chosen, in seconds: a plan of a large fabric takes some of them.
@@ -62,10 +63,11 @@ def call_until(args: argparse.Namespace, path: str, late: Callable[[Any], str]) 
         CallError: as `call`; or `--wait` seconds are over, with what `late` says (code 1).
     """
     deadline = time.monotonic() + args.wait
-    while (why := late(found := call(args, path))) and args.wait:
-        if time.monotonic() > deadline:
-            raise CallError(1, why)
-        time.sleep(_LOOK_S)
+    with working("waiting for the controller"):
+        while (why := late(found := _asked(args, path, None, "GET"))) and args.wait:
+            if time.monotonic() > deadline:
+                raise CallError(1, why)
+            time.sleep(_LOOK_S)
     return found
 
 
@@ -75,6 +77,11 @@ def call(args: argparse.Namespace, path: str, body: object = None, *, method: st
     Raises:
         CallError: the controller refuses (code 2), or cannot be reached (code 1).
     """
+    with working("waiting for the controller"):
+        return _asked(args, path, body, method)
+
+
+def _asked(args: argparse.Namespace, path: str, body: object, method: str) -> Any:
     headers = {"Content-Type": "application/json"}
     if args.token is not None:
         try:

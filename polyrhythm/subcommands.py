@@ -8,25 +8,43 @@ import argparse
 import gc
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 Commands = Mapping[str, tuple[str, str]]
 """Name -> (module with add_arguments(parser) and run(args) -> exit code, one line of help)."""
 
 
-class _CommandParser(argparse.ArgumentParser):
-    """The parser of one sub-command. It adds the options when it has something to parse.
+class CommandParser(argparse.ArgumentParser):
+    """The parser of the command line and of each sub-command. It tells a mistake in one line, and adds the
+    options of a sub-command when it has something to parse.
 
     argparse uses this class for nested sub-commands too; their `module` is empty.
     """
 
     module = ""
+    commands: Mapping[str, CommandParser] = {}
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Add the module's options, then parse."""
+    def add_options(self) -> None:
+        """Add the module's options, once."""
         if self.module:
             import_module(self.module).add_arguments(self)
-        return super().parse_known_args(args, namespace)
+            self.module = ""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Add the module's options, then parse. Words that are left over are told by the command that
+        does not take them, not by the command line as a whole."""
+        self.add_options()
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return found, rest
+
+    def error(self, message: str) -> NoReturn:
+        """End the process with one line and exit code 2."""
+        from controller.wire.log_lines import printable
+
+        # The words are the user's and may hold line breaks.
+        self.exit(2, f"{self.prog}: {printable(message)}; see {self.prog} --help\n")
 
 
 def integer(least: int, most: int | None = None) -> Callable[[str], int]:
@@ -45,11 +63,12 @@ def integer(least: int, most: int | None = None) -> Callable[[str], int]:
     return parse
 
 
-def add_commands(parser: argparse.ArgumentParser, commands: Commands, name: str) -> None:
+def add_commands(parser: CommandParser, commands: Commands, name: str) -> None:
     """Add `commands` to `parser` as sub-commands. The parsed namespace holds the chosen one as `name`."""
     subparsers = parser.add_subparsers(
-        dest=name, metavar=name.upper(), required=True, parser_class=_CommandParser
+        dest=name, metavar=name.upper(), required=True, parser_class=CommandParser
     )
+    parser.commands = subparsers.choices
     for command, (module, text) in commands.items():
         subparsers.add_parser(
             command, help=text, description=text[0].upper() + text[1:] + "."

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from polyrhythm.subcommands import add_commands, run_command
+from polyrhythm.subcommands import CommandParser, add_commands, run_command
 
 BENCHES = {
     "agent": (
@@ -29,7 +29,7 @@ BENCHES = {
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: CommandParser) -> None:
     """Add the benches as sub-commands of `polyrhythm bench`."""
     add_commands(parser, BENCHES, "bench")
 

@@ -38,6 +38,7 @@ from hostagent.session import ControllerSession
 from polyrhythm.bench.hostfabric import HOSTS_PER_LEAF, fabric
 from polyrhythm.bench.processes import READY_S, last_words, line, process, until
 from polyrhythm.bench.report import show
+from polyrhythm.progress import working
 
 HOST = "h1"
 JOBS, FLOWS_A_JOB, ITERATIONS_A_SECOND = 4, HOSTS_PER_LEAF, 10
@@ -69,7 +70,9 @@ def run(args: argparse.Namespace) -> int:
         return 2
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         try:
-            show(_measure(Path(folder), stack, args.seconds), args.json)
+            with working("measuring"):
+                found = _measure(Path(folder), stack, args.seconds)
+            show(found, args.json)
         except (RuntimeError, OSError) as error:
             print(f"polyrhythm bench agent: {error}{last_words(Path(folder))}", file=sys.stderr)
             return 1

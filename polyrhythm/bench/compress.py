@@ -17,6 +17,7 @@ from controller.kernel import available, cold, version
 from controller.priority.compress import KERNELS, ORDERS, compress_graph
 from controller.priority.graph import Graph, graph_of_links
 from polyrhythm.bench.report import show
+from polyrhythm.progress import working
 from polyrhythm.subcommands import integer
 
 LEVELS = 8
@@ -42,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
     if not available():
         print("bench compress: Numba is not installed, so there is only the plain reference", file=sys.stderr)
         return 1
-    report = measure(args.seed)
+    with working("measuring"):
+        report = measure(args.seed)
     show(report, args.json)
     return 0
 

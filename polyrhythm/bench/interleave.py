@@ -16,6 +16,7 @@ from controller.interleave.rotate import FAST_NODES, Rotation, rotate
 from controller.kernel import available, version
 from controller.model import Phase
 from polyrhythm.bench.report import show
+from polyrhythm.progress import working
 from polyrhythm.subcommands import integer
 
 LINKS = 1_000
@@ -48,7 +49,8 @@ def run(args: argparse.Namespace) -> int:
             "bench interleave: Numba is not installed, so there is only the plain reference", file=sys.stderr
         )
         return 1
-    report = measure(args.seed)
+    with working("measuring"):
+        report = measure(args.seed)
     show(report, args.json)
     return 0
 

@@ -49,6 +49,7 @@ from controller.southbound.diff import EntryUpdate, UpdateType
 from controller.southbound.fleet import SwitchFleet, Target
 from controller.southbound.table_writes import DesiredState, FabricCondition
 from polyrhythm.bench.report import show
+from polyrhythm.progress import working
 from polyrhythm.subcommands import integer
 from topo.generate import leaf_spine
 from topo.graph import Topology
@@ -104,7 +105,8 @@ def run(args: argparse.Namespace) -> int:
         )
         return 2
     try:
-        figures = {**asyncio.run(_writes(args.batches, args.rounds)), **_reconcile(args.switches)}
+        with working("measuring"):
+            figures = {**asyncio.run(_writes(args.batches, args.rounds)), **_reconcile(args.switches)}
     except (OSError, RuntimeError, TimeoutError) as error:
         print(f"polyrhythm bench p4runtime: {error}", file=sys.stderr)
         return 1

@@ -36,6 +36,7 @@ from controller.routing.ports import destinations, ports_for, ports_of_all_paths
 from controller.routing.rates import CLASSES, maxmin
 from controller.routing.three_tier import three_tier as three_tier_arrays
 from polyrhythm.bench.report import show
+from polyrhythm.progress import working
 from polyrhythm.subcommands import integer
 from topo.generate import leaf_spine, three_tier
 from topo.graph import OUR_HASH
@@ -54,7 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure and print."""
-    show(measure(args.seed), args.json)
+    with working("measuring"):
+        found = measure(args.seed)
+    show(found, args.json)
     return 0
 
 

@@ -22,7 +22,7 @@ from controller.routing.ecmp import draw_port
 from controller.routing.forwarding import forwarding
 from controller.routing.paths import path_of
 from polyrhythm.bench.report import show
-from polyrhythm.progress import Bar
+from polyrhythm.progress import Bar, working
 from polyrhythm.subcommands import integer
 from sim.cluster import machines
 from sim.engine import FlowEngine, KernelEngine
@@ -59,7 +59,8 @@ def run(args: argparse.Namespace) -> int:
     if not available():
         print("bench sim: Numba is not installed, only the plain engine runs", file=sys.stderr)
         return 1
-    report = {"numba": version(), **_paper(args.seed), **_overloaded(args.seed)}
+    with working("measuring"):
+        report = {"numba": version(), **_paper(args.seed), **_overloaded(args.seed)}
     if args.full:
         report |= _two_weeks(args.seed)
     show(report, args.json)

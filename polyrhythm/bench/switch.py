@@ -25,6 +25,7 @@ from typing import Any
 from bmv2 import EmbeddedSwitch, load_program
 from controller.southbound.artefacts import artefacts_dir
 from polyrhythm.bench.report import show
+from polyrhythm.progress import working
 
 from . import traffic
 
@@ -101,8 +102,9 @@ def run(args: argparse.Namespace) -> int:
     if not 0 <= args.payload <= 1400:
         print("polyrhythm bench switch: --payload must be in 0..1400", file=sys.stderr)
         return 2
-    result = pipeline(args.packets, args.payload, args.runs)
-    result |= _wire(args)
+    with working("measuring"):
+        result = pipeline(args.packets, args.payload, args.runs)
+        result |= _wire(args)
     show(result, args.json)
     return 0
 

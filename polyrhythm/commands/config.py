@@ -23,8 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="leave out whether the sockets, folders and files that they name are on this machine",
     )
+    check.add_argument("--json", action="store_true", help="print kind and mistakes of each file as JSON")
     schema = actions.add_parser("schema", help="print the JSON schema of a kind of file")
     schema.add_argument("kind", metavar="KIND", choices=tuple(FILE_KINDS), help=", ".join(FILE_KINDS))
+    schema.add_argument("--json", action="store_true", help="print JSON, as without this option")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -32,16 +34,22 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "schema":
         print(json.dumps(FILE_KINDS[args.kind].schema(), indent=2))
         return 0
-    code = 0
+    code, found = 0, []
     for path in args.files:
+        kind = args.kind
         try:
             kind = check_file(path, args.kind)
             missing = [] if args.keys_only else missing_places(path, kind)
         except ConfigError as error:
             missing = [error]
+        code = 2 if missing else code
+        if args.json:
+            found.append({"file": str(path), "kind": kind, "mistakes": [str(m) for m in missing]})
+            continue
         for mistake in missing:
             print(mistake, file=sys.stderr)
-            code = 2
         if not missing:
             print(f"{path}: a legal {kind} file")
+    if args.json:
+        print(json.dumps({"files": found}, indent=2))
     return code

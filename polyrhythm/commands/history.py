@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from datetime import UTC, datetime
 
 from polyrhythm.rest_client import add_controller_options, call, reported
@@ -15,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--most", type=integer(1, 1000), default=20, metavar="N", help="how many (default 20)"
     )
+    parser.add_argument("--json", action="store_true", help="print JSON, as GET /api/v1/plans answers")
     add_controller_options(parser)
 
 
@@ -22,7 +24,11 @@ def run(args: argparse.Namespace) -> int:
     """Print the plans. Returns 0, 1 if the controller cannot be reached, 2 if it refuses."""
 
     def work() -> None:
-        for plan in call(args, f"plans?most={args.most}")["plans"]:
+        found = call(args, f"plans?most={args.most}")
+        if args.json:
+            print(json.dumps(found, indent=2))
+            return
+        for plan in found["plans"]:
             time = datetime.fromtimestamp(plan["time_ns"] / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             mark = "  in force" if plan["in_force"] else ""
             print(f"{plan['version']:>8}  {time}  {plan['policy']}{mark}")

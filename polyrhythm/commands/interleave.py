@@ -12,6 +12,7 @@ from typing import Any
 from controller.interleave.solve import Interleaving, TooFineError, interleave
 from polyrhythm.circle_plot import draw
 from polyrhythm.interleave_file import load_interleave_task
+from polyrhythm.progress import working
 from polyrhythm.subcommands import integer
 from polyrhythm_files import ConfigError
 
@@ -45,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
                 f"--plot {args.plot}: circles are drawn as SVG; legal: a name that ends in .svg"
             )
         task = load_interleave_task(args.file)
-        found = interleave(task.links, task.periods, step_deg=task.step_deg, seed=args.seed)
+        with working("computing time-shifts"):
+            found = interleave(task.links, task.periods, step_deg=task.step_deg, seed=args.seed)
         if args.plot is not None:
             args.plot.write_text(draw(found), encoding="utf-8")
     except ConfigError as error:

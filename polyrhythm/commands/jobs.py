@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm jobs`: declare, list and end jobs on a running controller."""
+"""`polyrhythm jobs`: declare, list, show and end jobs on a running controller."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from polyrhythm.rest_client import CallError, add_controller_options, call, reported
+from polyrhythm.tables import print_table
 from polyrhythm_files import ConfigError, read_document
 
 
@@ -27,16 +28,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a job as POST /api/v1/jobs takes it, or a list `jobs` of them: YAML, JSON or TOML",
     )
     shown = actions.add_parser("list", help="list the jobs", description="List the jobs.")
+    show = actions.add_parser(
+        "show",
+        help="show a job, its flows and why the plan decides so",
+        description="Show a job, its flows and why the plan decides so.",
+    )
+    show.add_argument("name", metavar="JOB", help="name of a job")
     end = actions.add_parser("end", help="end jobs", description="End jobs.")
     end.add_argument("names", nargs="+", metavar="JOB", help="name of a job")
-    for action in (submit, shown, end):
+    for action in (submit, shown, show, end):
         action.add_argument("--json", action="store_true", help="print JSON")
         add_controller_options(action)
 
 
 def run(args: argparse.Namespace) -> int:
     """Carry out the action. Returns 0, 1 if the controller cannot be reached, 2 if it refuses."""
-    actions = {"submit": _submit, "list": _list, "end": _end}
+    actions = {"submit": _submit, "list": _list, "show": _show, "end": _end}
     return reported(f"jobs {args.action}", lambda: actions[args.action](args))
 
 
@@ -54,14 +61,45 @@ def _list(args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps(found, indent=2))
         return
-    rows = [("job", "model", "gpus", "level", "iterations", "mean ms")]
+    rows = []
     for job in found["jobs"]:
         level = "-" if job["level"] is None else str(job["level"])
         mean = "-" if job["mean_ms"] is None else f"{job['mean_ms']:.1f}"
         rows.append((job["name"], job["model"], str(job["gpus"]), level, str(job["iterations"]), mean))
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    for row in rows:
-        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    print_table(("job", "model", "gpus", "level", "iterations", "mean ms"), rows)
+
+
+def _show(args: argparse.Namespace) -> None:
+    job = call(args, f"jobs/{quote(args.name, safe='')}")
+    if args.json:
+        print(json.dumps(job, indent=2))
+        return
+
+    def known(value: Any, unit: str = "") -> str:
+        return "-" if value is None else f"{value:.6g}{unit}"
+
+    print_table(
+        (job["name"], f"{job['model']}, {job['gpus']} GPUs"),
+        [
+            ("hosts", ", ".join(job["hosts"])),
+            ("iterations", job["iterations"]),
+            ("mean, p99", f"{known(job['mean_ms'])}, {known(job['p99_ms'])} ms"),
+            ("level, DSCP", f"{known(job['level'])}, {known(job['dscp'])}"),
+            ("time-shift", f"{known(job['shift_ms'])} of {known(job['period_ms'], ' ms')}"),
+            ("why", job["left_out"] or job["why"] or "-"),
+        ],
+    )
+    rows = [
+        (
+            flow["flow"],
+            " > ".join(flow["path"]) if flow["path"] else "ECMP",
+            "-" if flow["source_port"] is None else flow["source_port"],
+            flow["fallback_reason"] or flow["why"],
+        )
+        for flow in job["flows"]
+    ]
+    print()
+    print_table(("flow", "path", "port", "why"), rows, right=("port",))
 
 
 def _end(args: argparse.Namespace) -> None:

@@ -107,20 +107,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     manager.add_argument(
         "--output", "-o", type=Path, metavar="FILE", help="file to write (default: standard output)"
     )
+    for command in (pack, manager):
+        command.add_argument(
+            "--json", action="store_true", help="print JSON: the file and its SHA-256, or the text"
+        )
 
 
 def run(args: argparse.Namespace) -> int:
     """Run one subcommand. Returns 0, or 2 if something is missing or wrong."""
     try:
         if args.pipeline_command == "pack":
-            _pack(args.target, args.compiled, args.output)
+            _pack(args.target, args.compiled, args.output, args.json)
         else:
             settings = QueueSettings(parse_ports(args.ports), args.speed, args.shape, args.queue_cells)
             text = TRAFFIC_MANAGER_TARGETS[args.target](settings)
             if args.output is None:
-                sys.stdout.write(text)
+                sys.stdout.write(json.dumps({"text": text}) + "\n" if args.json else text)
             else:
-                _write(args.output, text.encode())
+                _write(args.output, text.encode(), as_json=args.json)
     except (PackError, QueueSettingsError, ArtefactError) as error:
         print(f"polyrhythm pipeline: {error}", file=sys.stderr)
         return 2
@@ -180,7 +184,7 @@ def read_compiled(folder: Path) -> TofinoProgram:
     return TofinoProgram(name, bfrt, profiles)
 
 
-def _pack(target: str, compiled: Path | None, output: Path | None) -> None:
+def _pack(target: str, compiled: Path | None, output: Path | None, as_json: bool) -> None:
     if target == "bmv2":
         if compiled is not None:
             raise PackError("--compiled is only for --target stratum; the program of BMv2 is in p4/build")
@@ -190,15 +194,18 @@ def _pack(target: str, compiled: Path | None, output: Path | None) -> None:
         program = read_compiled(compiled if compiled is not None else artefacts_dir() / COMPILED_FOLDER)
         config = bf_pipeline_config(program)
         what = f"BfPipelineConfig of {program.name}, profiles {', '.join(p.name for p in program.profiles)}"
-    _write(output if output is not None else Path(f"polyrhythm.{target}.bin"), config, what)
+    _write(output if output is not None else Path(f"polyrhythm.{target}.bin"), config, what, as_json=as_json)
 
 
-def _write(path: Path, content: bytes, what: str | None = None) -> None:
+def _write(path: Path, content: bytes, what: str | None = None, *, as_json: bool = False) -> None:
     try:
         path.write_bytes(content)
     except OSError as error:
         raise PackError(f"{path}: {error.strerror}") from None
     digest = hashlib.sha256(content).hexdigest()
+    if as_json:
+        print(json.dumps({"file": str(path), "bytes": len(content), "content": what, "sha256": digest}))
+        return
     print(f"{path}: {len(content)} bytes{f', {what}' if what else ''}, SHA-256 {digest}")
 
 

@@ -86,6 +86,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="validity (default %(default)s)",
     )
+    for each in (init, host, token):
+        each.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -116,6 +118,9 @@ def _init(args: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / "ca.key", _key_pem(key), secret=True)
     _write(folder / "ca.pem", certificate.public_bytes(serialization.Encoding.PEM))
+    if args.json:
+        print(json.dumps({"certificate": str(folder / "ca.pem"), "key": str(folder / "ca.key")}))
+        return 0
     print(f"{folder / 'ca.pem'}: the authority's certificate, for all hosts")
     print(f"{folder / 'ca.key'}: its key; keep it off the hosts")
     return 0
@@ -156,6 +161,10 @@ def _host(args: argparse.Namespace) -> int:
     )
     _write(key_file, _key_pem(key), secret=True)
     _write(pem, certificate.public_bytes(serialization.Encoding.PEM))
+    if args.json:
+        made = {"certificate": str(pem), "key": str(key_file), "authority": str(folder / "ca.pem")}
+        print(json.dumps({**made, "expires": f"{end:%Y-%m-%dT%H:%M:%SZ}"}))
+        return 0
     print(f"{pem}, {key_file}: until {end:%Y-%m-%d}; copy both and {folder / 'ca.pem'} to {args.name}")
     return 0
 
@@ -184,7 +193,11 @@ def _token(args: argparse.Namespace) -> int:
         os.replace(fresh, file)
     finally:
         fresh.unlink(missing_ok=True)
-    print(token)
+    if args.json:
+        made = {"token": token, "name": args.name, "role": args.role}
+        print(json.dumps({**made, "expires": f"{expires:%Y-%m-%dT%H:%M:%SZ}"}))
+    else:
+        print(token)
     return 0
 
 

@@ -20,6 +20,7 @@ from controller.planner.options import POLICY_HELP, add_policy_options, policy_o
 from controller.planner.placement import RankedPlacement, rank_placements
 from polyrhythm.api import scenario_input
 from polyrhythm.placement_file import PlacementTask, load_placement_task
+from polyrhythm.progress import working
 from polyrhythm.rest_client import add_controller_options, call, reported
 from polyrhythm.subcommands import integer
 from polyrhythm_files import ConfigError
@@ -92,7 +93,9 @@ def run(args: argparse.Namespace) -> int:
         task = load_placement_task(args.file)
         if args.running:
             return reported("place", lambda: _show(_asked(args, task), args.json))
-        found = placements_out(_ranked(args, task), args.sensitivity, args.waited_s)
+        with working(f"judging {len(task.candidates)} candidates"):
+            ranked = _ranked(args, task)
+        found = placements_out(ranked, args.sensitivity, args.waited_s)
         _show(found.model_dump(mode="json"), args.json)
     except (ConfigError, ValueError) as error:
         print(error, file=sys.stderr)

@@ -13,6 +13,7 @@ from controller.model import Plan
 from controller.planner import explain
 from controller.planner.options import POLICY_HELP, add_policy_options, policy_of
 from polyrhythm.api import load_scenario, plan_scenario
+from polyrhythm.progress import working
 from polyrhythm.subcommands import integer
 from polyrhythm_files import ConfigError
 
@@ -44,7 +45,9 @@ def run(args: argparse.Namespace) -> int:
     """Compute and print the plan. Returns 2 for a scenario that is not legal."""
     try:
         scenario = load_scenario(args.scenario)
-        decided = plan_scenario(scenario, policy_of(args, args.policy), args.seed)
+        policy = policy_of(args, args.policy)
+        with working("planning"):
+            decided = plan_scenario(scenario, policy, args.seed)
     except (ConfigError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2

@@ -20,6 +20,7 @@ from controller.priority.crux import Contender, RankedJob, reference_job, rounde
 from controller.priority.fairness import FairAssignment, fair_assignment
 from controller.priority.methods import METHODS, LevelAssignment, Setting
 from polyrhythm.priority_file import PriorityTask, load_priority_task
+from polyrhythm.progress import working
 from polyrhythm_files import ConfigError
 
 # A list of jobs in an explanation names this many. Chosen.
@@ -70,10 +71,12 @@ def run(args: argparse.Namespace) -> int:
         return 2
     setting = Setting(levels=levels, seed=args.seed)
     if cap is None:
-        assigned = METHODS[args.method].assign(contest.jobs, contest.rate_bps, setting)
+        with working("ordering the jobs"):
+            assigned = METHODS[args.method].assign(contest.jobs, contest.rate_bps, setting)
         report = to_json(contest, assigned, args.method, levels)
     else:
-        fairly = fair_assignment(contest.jobs, contest.rate_bps, cap, setting)
+        with working("ordering the jobs"):
+            fairly = fair_assignment(contest.jobs, contest.rate_bps, cap, setting)
         report = to_json(contest, fairly.assignment, args.method, levels, fairly.outcome.weight)
         report["fairness"] = _fairness(fairly, cap)
     print(json.dumps(report, indent=2) if args.json else to_text(report))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 
 from polyrhythm.rest_client import add_controller_options, call, reported
 from polyrhythm.subcommands import integer
@@ -17,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="VERSION",
         help="number of the plan, as in `polyrhythm history`",
     )
+    parser.add_argument("--json", action="store_true", help="print JSON")
     add_controller_options(parser)
 
 
@@ -25,6 +27,9 @@ def run(args: argparse.Namespace) -> int:
 
     def work() -> None:
         done = call(args, f"plans/{args.version}/rollback", method="POST")
+        if args.json:
+            print(json.dumps(done, indent=2))
+            return
         print(f"plan {done['rolled_back_to']} is in force again, as plan {done['version']}")
 
     return reported("rollback", work)

@@ -20,7 +20,7 @@ from controller.planner import PolicyError, policy_named
 from controller.routing.affine_hash import polarised_words
 from controller.routing.algorithms import ORDERS, Options
 from controller.routing.algorithms.base import loads
-from controller.routing.backend import cold, plain_suffices
+from controller.routing.backend import plain_suffices
 from controller.routing.fabric import Fabric, Floats, Ints, LeafDemand, UnsuitableError
 from controller.routing.forwarding import forwarding
 from controller.routing.from_topology import (
@@ -38,9 +38,14 @@ from controller.routing.rates import flow_rates
 from controller.routing.routings import ArrayRouting
 from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 from polyrhythm.flows_file import Flows, RouteError, read_flows, read_jobs
+from polyrhythm.progress import working
+from polyrhythm.tables import print_table
 from polyrhythm_files import ConfigError
 from topo.files import load_topology
 from topo.graph import Topology
+
+MOST_ROWS = 1000
+"""Chosen: nobody reads a longer table, and one of a million rows takes minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +133,8 @@ def run(args: argparse.Namespace) -> int:
         flows = read_flows(args.flows, topology) if args.flows else read_jobs(args.jobs, topology)
         routing = _routing(args)
         options = Options(seed=args.seed, plain=plain_suffices(len(flows.nics)))
-        routed = route(topology, flows, routing, options, failures, args.paths, name=args.algorithm)
+        with working("routing"):
+            routed = route(topology, flows, routing, options, failures, args.paths, name=args.algorithm)
     except (ConfigError, RouteError, PolicyError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -136,6 +142,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         write(routed, flows, sys.stdout, polarised)
     else:
+        show(routed, flows)
         print("\n".join(filter(None, (summary(routed, args.algorithm), polarised))))
     _warn(topology, routed)
     return 0
@@ -262,8 +269,6 @@ def _choices(
 
 def _warm(fabric: Fabric, demand: LeafDemand, routing: Routing, options: Options) -> None:
     """Load or compile the kernels on a few flows, so that the measured time does not include it."""
-    if not options.plain and cold():
-        print("compiling the routing kernels, once for this machine ...", file=sys.stderr)
     few = demand.take(np.arange(min(len(demand), 2)))
     if isinstance(routing, ArrayRouting):
         with suppress(UnsuitableError):
@@ -312,6 +317,30 @@ def write(routed: Routed, flows: Flows, out: TextIO, polarised: str = "") -> Non
         "polarised": polarised or None,
     }
     out.write("],\n" + json.dumps(rest)[1:] + "\n")
+
+
+def show(routed: Routed, flows: Flows) -> None:
+    """Print paths, ports and rates as a table, of the first MOST_ROWS flows."""
+    names = ("flow",) if flows.of_jobs else ()
+    numbers = zip(
+        *(x[:MOST_ROWS].tolist() for x in (routed.demand.src, routed.demand.dst, routed.choice)), strict=True
+    )
+    rows = []
+    for name, (src, dst), nics, path, port, rate in zip(
+        flows.words[:MOST_ROWS],
+        flows.names[:MOST_ROWS],
+        flows.nics[:MOST_ROWS],
+        numbers,
+        routed.ports[:MOST_ROWS].tolist(),
+        routed.rates[:MOST_ROWS].tolist(),
+        strict=True,
+    ):
+        nodes = (nics[0].name, *routed.fabric.nodes(*path), nics[1].name)
+        row = (src, dst, " > ".join(nodes), port if port >= 0 else "-", f"{rate / 1e9:.6g}")
+        rows.append((*((name,) if names else ()), *row))
+    print_table((*names, "src", "dst", "path", "port", "Gbit/s"), rows, right=("port", "Gbit/s"))
+    if len(flows.nics) > MOST_ROWS:
+        print(f"... and {len(flows.nics) - MOST_ROWS} more flows; --json prints all")
 
 
 def summary(routed: Routed, algorithm: str) -> str:

@@ -17,7 +17,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from controller.kernel import cold
 from controller.placement.schedulers import SchedulerOptions
 from controller.planner import Policy, policy_named
 from controller.planner.options import (
@@ -33,7 +32,6 @@ from polyrhythm.subcommands import integer
 from sim import figures
 from sim.checkpoint import fingerprint, load, save
 from sim.cluster import Cluster, JobRequest, WorkloadError
-from sim.kernels import SOURCES
 from sim.output import MarkEstimate, parquet_available, replace_file, summary, versions, write_tables
 from sim.scheduler import SCHEDULERS, scheduler_named
 from sim.simulation import FabricFailure, Simulation, SimulationSettings
@@ -186,8 +184,6 @@ def run(args: argparse.Namespace) -> int:
             samples_s=args.samples_s,
         )
         failures = _failures(args)
-        if cold(*SOURCES):
-            print("compiling the kernels of the simulator (once for each version) ...", file=sys.stderr)
         simulations = {
             name: _simulate(args, cluster, requests, replace(settings, policy=name), failures)
             for name in dict.fromkeys(args.policy.split(","))

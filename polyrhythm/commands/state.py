@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -31,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="STATE",
             help="the state file: what `polyrhythm controller --state` names",
         )
+        command.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,12 +47,17 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.what == "backup":
             backup(args.state, args.file)
-            print(f"{args.state} is copied to {args.file}")
+            said = {"state": str(args.state), "file": str(args.file)}
+            print(json.dumps(said) if args.json else f"{args.state} is copied to {args.file}")
             return 0
         loaded = restore_backup(args.file, args.state)
     except StoreError as error:
         print(f"polyrhythm state {args.what}: {error}", file=sys.stderr)
         return 2
     jobs = len(loaded.records[Kind.JOB])
-    print(f"{args.state} holds {args.file} now: {jobs} jobs, plans up to version {loaded.last_version}")
+    if args.json:
+        found = {"jobs": jobs, "last_version": loaded.last_version}
+        print(json.dumps({"state": str(args.state), "file": str(args.file), **found}))
+    else:
+        print(f"{args.state} holds {args.file} now: {jobs} jobs, plans up to version {loaded.last_version}")
     return 0

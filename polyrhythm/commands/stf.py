@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import heapq
+import json
 import operator
 import sys
 from collections.abc import Callable, Sequence
@@ -238,6 +239,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also print what the program logs and the values that a test only reads",
     )
+    parser.add_argument(
+        "--json", action="store_true", help="print the result of each test as JSON, with -v with notes"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -251,12 +255,18 @@ def run(args: argparse.Namespace) -> int:
         print(f"polyrhythm stf: --queues must be at least 1, got {args.queues}", file=sys.stderr)
         return 2
     code = 0
+    results: list[dict[str, Any]] = []
     for test in args.tests:
-        code = max(code, _run_test(program, test, args.queues, args.verbose))
+        code = max(code, _run_test(program, test, args.queues, args.verbose, results if args.json else None))
+    if args.json:
+        print(json.dumps({"tests": results}, indent=2))
     return code
 
 
-def _run_test(program: P4Program, test: str, queues: int, verbose: bool) -> int:
+def _run_test(
+    program: P4Program, test: str, queues: int, verbose: bool, results: list[dict[str, Any]] | None
+) -> int:
+    """Run one test. Its result is printed, or added to `results`."""
     try:
         text = Path(test).read_bytes().decode()
         test_run = PacketTest(program, read_statements(text, test), queues)
@@ -264,13 +274,18 @@ def _run_test(program: P4Program, test: str, queues: int, verbose: bool) -> int:
     except (OSError, UnicodeDecodeError, StfError) as error:
         print(f"polyrhythm stf: {_reason(test, error)}", file=sys.stderr)
         return 2
+    code = 1 if test_run.failures else 0
+    if results is not None:
+        notes = {"notes": test_run.notes} if verbose else {}
+        results.append({"test": test, "passed": code == 0, "failures": test_run.failures, **notes})
+        return code
     if verbose:
         for note in test_run.notes:
             print(note)
     for failure in test_run.failures:
         print(failure)
-    print(f"{test}: {'FAIL' if test_run.failures else 'PASS'}")
-    return 1 if test_run.failures else 0
+    print(f"{test}: {'FAIL' if code else 'PASS'}")
+    return code
 
 
 def _reason(path: str, error: Exception) -> str:

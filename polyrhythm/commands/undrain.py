@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 
 from polyrhythm.commands.drain import asked
 from polyrhythm.rest_client import add_controller_options, reported
@@ -14,6 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "parts", nargs="+", metavar="SWITCH|LINK", help="what is drained, as in `polyrhythm drain`"
     )
+    parser.add_argument("--json", action="store_true", help="print JSON")
     add_controller_options(parser)
 
 
@@ -23,6 +25,9 @@ def run(args: argparse.Namespace) -> int:
     def work() -> None:
         for name in args.parts:
             asked(args, name, "DELETE")
-            print(f"{name} is in use again")
+            if not args.json:
+                print(f"{name} is in use again")
+        if args.json:
+            print(json.dumps({"undrained": args.parts}))
 
     return reported("undrain", work)

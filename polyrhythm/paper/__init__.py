@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from polyrhythm.subcommands import add_commands, run_command
+from polyrhythm.subcommands import CommandParser, add_commands, run_command
 
 EXPERIMENTS = {
     "routing": (
@@ -49,7 +49,7 @@ EXPERIMENTS = {
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: CommandParser) -> None:
     """Add the experiments as sub-commands of `polyrhythm paper`."""
     add_commands(parser, EXPERIMENTS, "experiment")
 

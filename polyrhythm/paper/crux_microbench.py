@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import sys
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
@@ -15,6 +14,7 @@ from typing import Any
 from polyrhythm.paper import harness
 from polyrhythm.paper.charts import draw_cdf
 from polyrhythm.paper.crux_cases import measure
+from polyrhythm.progress import Bar
 
 CASES = 1_500
 PAPER = {"path_selection": 97.69, "priority_assignment": 97.24, "compression": 97.12}
@@ -55,7 +55,10 @@ def collect(cases: int, seed: int, workers: int) -> tuple[list[dict[str, float]]
     They depend on the seed only, not on the number of processes.
     """
     rows: list[dict[str, float]] = []
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with (
+        Bar("crux-microbench", cases, unit="cases") as bar,
+        ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool,
+    ):
         # More chunks are queued than processes run. They are counted in order, whichever ends first.
         waiting = [pool.submit(_chunk, seed, i * _CHUNK, _CHUNK) for i in range(2 * workers)]
         for first in range(0, _MOST_TRIED * max(cases, _CHUNK), _CHUNK):
@@ -67,18 +70,12 @@ def collect(cases: int, seed: int, workers: int) -> tuple[list[dict[str, float]]
                 if len(rows) == cases:
                     pool.shutdown(wait=False, cancel_futures=True)
                     return rows, number + 1
-            _show(len(rows), cases)
+            bar.step(len(rows))
     raise RuntimeError(f"only {len(rows)} of {_MOST_TRIED * cases} cases are hard enough")
 
 
 def _chunk(seed: int, first: int, count: int) -> list[dict[str, float] | None]:
     return [measure(seed, number) for number in range(first, first + count)]
-
-
-def _show(done: int, cases: int) -> None:
-    """Show the progress on a terminal."""
-    if sys.stderr.isatty():
-        print(f"\r{done} of {cases} cases", end="" if done < cases else "\n", file=sys.stderr, flush=True)
 
 
 def summary(rows: list[dict[str, float]], tried: int) -> dict[str, Any]:

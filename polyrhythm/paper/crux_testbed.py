@@ -26,6 +26,7 @@ from polyrhythm.paper.crux_testbed_cases import (
     compute_s,
     iteration_s,
 )
+from polyrhythm.progress import Bar
 
 JCT_ITERATIONS = 1_000
 """The completion time of a job is that of this many iterations. Chosen."""
@@ -88,12 +89,13 @@ def collect(
     mine = {policy: seeds if policy != OURS else seeds[:_OUR_SEEDS] for policy in policies}
     runs += [(case.jobs, policy, seed) for case in todo for policy in policies for seed in mine[policy]]
     results: list[dict[str, float]] = []
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with (
+        Bar("crux-testbed", len(runs), unit="simulations") as bar,
+        ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool,
+    ):
         for result in pool.map(iteration_s, *zip(*runs, strict=True), [seconds] * len(runs)):
             results.append(result)
-            if sys.stderr.isatty():
-                end = "" if len(results) < len(runs) else "\n"
-                print(f"\r{len(results)} of {len(runs)} simulations", end=end, file=sys.stderr, flush=True)
+            bar.step(len(results))
     alone = {
         (j.model, j.gpus, j.hosts, j.nics): result[j.name]
         for j, result in zip(alone_jobs, results, strict=False)

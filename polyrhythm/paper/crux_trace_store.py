@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-import sys
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
@@ -14,6 +12,7 @@ from pathlib import Path
 
 from polyrhythm.paper.crux_trace_jobs import TraceSpec
 from polyrhythm.paper.crux_trace_moment import POLICIES, Moment, measure
+from polyrhythm.progress import Bar
 from sim.output import versions
 
 Key = tuple[str, int, str]
@@ -43,14 +42,11 @@ class Store:
         """The results of these keys; missing ones are simulated. `what` is shown with the progress."""
         digest = mark(spec)
         todo = [key for key in keys if (digest, key) not in self._done]
-        began = time.perf_counter()
         work = {self._pool.submit(measure, spec, k[0], k[1], POLICIES[k[2]]): k for k in todo}
-        for done, future in enumerate(as_completed(work), 1):
-            self._keep(digest, work[future], future.result())
-            if sys.stderr.isatty():
-                left = (time.perf_counter() - began) / done * (len(todo) - done)
-                words = f"\r{what}: {done} of {len(todo)} simulations, {left / 60:.1f} min left "
-                print(words, end="" if done < len(todo) else "\n", file=sys.stderr, flush=True)
+        with Bar(what, len(todo), unit="simulations") as bar:
+            for done, future in enumerate(as_completed(work), 1):
+                self._keep(digest, work[future], future.result())
+                bar.step(done)
         return {key: self._done[digest, key] for key in keys}
 
     def _keep(self, digest: str, key: Key, moment: Moment) -> None:

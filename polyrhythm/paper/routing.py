@@ -106,7 +106,7 @@ def collect(args: argparse.Namespace) -> list[dict[str, Any]]:
         TimeRemainingColumn(),
     )
     with (
-        Bar(*columns, console=Console(stderr=True)) as bar,
+        Bar(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar,
         ProcessPoolExecutor(args.workers, mp_context=get_context("spawn")) as pool,
     ):
         task = bar.add_task("cases", total=len(todo))

@@ -107,6 +107,8 @@ def test_history_dry_run_and_rollback(fabric, start_controller, connect, tmp_pat
     assert "4 flows of present jobs would have no path left" in said
     assert polyrhythm("drain", "spine9")[0] == 2
     assert polyrhythm("undrain", "spine1") == (0, "spine1 is in use again\n")
+    assert polyrhythm("drain", "spine1", "--json")[0] == 0
+    assert json.loads(polyrhythm("undrain", "spine1", "--json")[1]) == {"undrained": ["spine1"]}
     assert polyrhythm("drain") == (0, "nothing is drained\n")
     eventually(lambda: version() > both, "the drain and its end have made plans")
     both = version()
@@ -142,6 +144,7 @@ def test_history_dry_run_and_rollback(fabric, start_controller, connect, tmp_pat
     assert [(j["job"], j["after"]) for j in changed["jobs"]] == [("b", None)]
     eventually(lambda: newest().startswith(f"{last + 1:>8}  "), "the history has the new number")
     assert newest().endswith("ecmp  in force")
+    assert json.loads(polyrhythm("history", "--json")[1])["plans"][0]["version"] == last + 1
 
     # A job that a request declares, and ends.
     wanted.write_text(
@@ -161,6 +164,11 @@ def test_history_dry_run_and_rollback(fabric, start_controller, connect, tmp_pat
     eventually(lambda: "r" in planned(), "r is planned")
     shown = polyrhythm("jobs", "list")[1].splitlines()[-1].split()
     assert [*shown[:3], *shown[4:]] == ["r", "unknown", "2", "0", "-"]
+    code, said = polyrhythm("jobs", "show", "r")
+    assert (code, said.split()[:3]) == (0, ["r", "unknown,", "2"])
+    assert "r/h2>h4  h2 > leaf1 > spine" in said
+    assert json.loads(polyrhythm("jobs", "show", "r", "--json")[1])["name"] == "r"
+    assert polyrhythm("jobs", "show", "s")[0] == 2
     code, said = polyrhythm("jobs", "submit", str(wanted))
     assert (code, "answers 409: job r is there already" in said) == (2, True), said
     assert polyrhythm("jobs", "end", "r") == (0, "job r is ended\n")

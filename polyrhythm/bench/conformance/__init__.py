@@ -28,6 +28,7 @@ from polyrhythm.bench.conformance.programs import Program, ProgramsError, folder
 from polyrhythm.bench.conformance.rules import RULES, RulesError, passed, read_rules
 from polyrhythm.bench.conformance.session import RefusedError, Session, compare, served_switch
 from polyrhythm.bench.report import show
+from polyrhythm.progress import working
 from polyrhythm.subcommands import integer
 
 _ROOT = Path(__file__).resolve().parents[3]
@@ -63,7 +64,8 @@ def run(args: argparse.Namespace) -> int:
         programs = [own_program()]
         if args.programs is not None:
             programs += folder_programs(args.programs, compiler)
-        report = _rules(args.no_rules) | push_all(programs, args.requests, args.seed)
+        with working("sending requests"):
+            report = _rules(args.no_rules) | push_all(programs, args.requests, args.seed)
     except (ProgramsError, RulesError) as error:
         print(f"polyrhythm bench conformance: {error}", file=sys.stderr)
         return 2

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from polyrhythm.bench.report import show
+from polyrhythm.progress import working
 from polyrhythm.subcommands import integer
 
 GROUPS = {
@@ -46,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
     found: dict[str, Any] = {}
     for name in chosen:
         try:
-            found |= import_module(GROUPS[name][0]).measure(args.seed, args.runs)
+            with working(f"measuring {name}"):
+                found |= import_module(GROUPS[name][0]).measure(args.seed, args.runs)
         except RuntimeError as error:
             print(f"polyrhythm bench plan: {name}: {error}", file=sys.stderr)
             return 1
