@@ -18,7 +18,10 @@ COMMANDS = {
     ),
     "plan": ("polyrhythm.commands.plan", "compute the plan of a scenario and explain each decision"),
     "route": ("polyrhythm.commands.route", "compute paths, source ports and rates for flows or jobs"),
-    "topo": ("polyrhythm.commands.topo", "show a topology file with the hash functions of its switches"),
+    "topo": (
+        "polyrhythm.commands.topo",
+        "show a topology file with its switches' hashes, or import another program's",
+    ),
     "priority": (
         "polyrhythm.commands.priority",
         "compute the priority level of each job, for jobs that share links",

@@ -118,9 +118,13 @@ def kind_of(path: Path) -> str:
     Raises:
         ConfigError: the file cannot be read, or its keys are those of no kind.
     """
-    if path.suffix.lower() == ".graphml":
+    if path.suffix.lower() in (".graphml", ".csv", ".conf"):
         return "topology"
+    from topo.files import is_foreign
+
     document = read_document(path, LARGE)
+    if is_foreign(document.value):
+        return "topology"
     value = document.value if isinstance(document.value, dict) else {}
     if "agent" in value:
         return "agent"

@@ -13,10 +13,10 @@ from polyrhythm_files import ConfigError
 from sim.cluster import Cluster, JobRequest, WorkloadError, check, machines
 from sim.network import HostInternals, Network
 from sim.output import MarkEstimate
-from sim.readers import read_lingjun_topology
 from sim.simulation import SimulationSettings
 from sim.workload import check_connected, read_trace
 from topo.files import load_topology
+from topo.lingjun import lingjun_topology
 
 TIDY_AT_LEAST = 10
 """Chosen: the least number of events between two points where a checkpoint may be taken."""
@@ -110,7 +110,11 @@ def _read(trace: str, topology: Path | None, options: ClusterOptions, seed: int)
     if of_scenario:
         raise WorkloadError(f"{trace}: a scenario has its own fabric; omit --topology")
     if topology.suffix == ".csv":
-        read = read_lingjun_topology(topology, host_gbps=options.host_gbps, fabric_gbps=options.fabric_gbps)
+        read = lingjun_topology(
+            topology,
+            host_bps=round(options.host_gbps * 1e9),
+            fabric_bps=round(options.fabric_gbps * 1e9),
+        )
     else:
         read = load_topology(topology)
     check_connected(read)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads topology files.
 
-A file in YAML, JSON or TOML names a generator, lists the nodes, holds a whole fabric, or is a tutorial's of
-p4lang. A file that ends in `.graphml` is a graph.
+A file in YAML, JSON or TOML names a generator, lists the nodes, holds a whole fabric, or is one of another
+program: p4lang's tutorials, containerlab, ONOS, Slurm. A file that ends in `.graphml` is a graph, in `.conf`
+a `topology.conf` of Slurm, in `.csv` the `topo.csv` of Lingjun's data set.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from polyrhythm_files import LARGE, Document, InvalidValueError, Loc, convert, read_document
 from topo.addresses import in_families
+from topo.containerlab import containerlab_topology, is_containerlab
 from topo.file_types import (
     GENERATED,
     KINDS,
@@ -26,14 +28,21 @@ from topo.file_types import (
 from topo.generate import explicit, leaf_spine, rail, three_tier
 from topo.graph import Tier, Topology
 from topo.jsonio import whole_topology
-from topo.tutorials import DEFAULT_BPS, is_tutorial, tutorial_topology
+from topo.lingjun import lingjun_topology
+from topo.onos import is_onos, onos_topology
+from topo.slurm import is_slurm_yaml, slurm_conf, slurm_yaml
+from topo.tutorials import is_tutorial, tutorial_topology
+from topo.wiring import DEFAULT_BPS
 
 
-def load_topology(path: Path, *, default_bps: int = DEFAULT_BPS, scale: float = 1.0) -> Topology:
+def load_topology(
+    path: Path, *, default_bps: int = DEFAULT_BPS, fabric_bps: int | None = None, scale: float = 1.0
+) -> Topology:
     """Read a topology file.
 
-    `default_bps` is the rate of those cables to which a tutorial's file gives no bandwidth; the file's
-    bandwidths count `scale` times.
+    `default_bps` is the rate of those cables to which a file of another program gives no bandwidth,
+    `fabric_bps` of those among them that join switches (None: the same). The bandwidths of a tutorial's file
+    count `scale` times.
 
     Raises:
         ConfigError: the file cannot be read, or describes no fabric; with file, line and path.
@@ -43,8 +52,24 @@ def load_topology(path: Path, *, default_bps: int = DEFAULT_BPS, scale: float = 
         from topo.export import read_graphml
 
         return read_graphml(path)
+    name, rates = path.stem or "fabric", {"host_bps": default_bps, "fabric_bps": fabric_bps or default_bps}
+    if path.suffix.lower() == ".csv":
+        return lingjun_topology(path, **rates)
+    if path.suffix.lower() == ".conf":
+        return slurm_conf(path, **rates)
     document = read_document(path, LARGE)
-    return read_topology(document, (), path.stem or "fabric", default_bps=default_bps, scale=scale)
+    if is_slurm_yaml(document.value):
+        return slurm_yaml(document, **rates)
+    if is_containerlab(document.value):
+        return containerlab_topology(document, name.removesuffix(".clab"), **rates)
+    if is_onos(document.value):
+        return onos_topology(document, name, **rates)
+    return read_topology(document, (), name, default_bps=default_bps, scale=scale)
+
+
+def is_foreign(value: object) -> bool:
+    """Whether the value of a file is a fabric in the form of another program, which `load_topology` reads."""
+    return is_slurm_yaml(value) or is_containerlab(value) or is_onos(value)
 
 
 def read_topology(

@@ -14,10 +14,9 @@ from typing import Any
 
 from polyrhythm_files import InvalidValueError, Loc, shown
 from topo.file_types import TutorialTopology
-from topo.graph import Host, Link, Switch, Tier, Topology
+from topo.graph import Link, Tier, Topology
+from topo.wiring import DEFAULT_BPS, Nic, wired
 
-DEFAULT_BPS = 100_000_000_000
-"""The rate of a cable that the file gives no bandwidth."""
 _END = re.compile(r"^(?P<node>.+)-p(?P<port>[0-9]{1,3})$")
 _MAC = re.compile(r"^[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}$")
 _MAX_PORT = 510
@@ -88,26 +87,14 @@ def _build(
     cables: list[tuple[str, int, str, int, int]],
 ) -> Topology:
     leaves = {leaf for leaf, _, _ in attached.values()}
-    number = {switch: i for i, switch in enumerate(switches, start=1)}
-    built = []
-    for switch, i in number.items():
-        tier = Tier.LEAF if switch in leaves else Tier.SPINE
-        built.append(Switch(switch, tier, i, f"02:0{tier.level + 1}:00:00:{i >> 8:02x}:{i & 255:02x}"))
-    placed = []
-    used: dict[str, int] = dict.fromkeys(switches, 0)
+    nics = []
     for host, settings in hosts.items():
-        leaf, port, rate = attached[host]
-        i = number[leaf]
-        used[leaf] += 1
-        j = used[leaf]
-        mac = settings.get("mac") if isinstance(settings, Mapping) else None
-        if mac is None:
-            mac = f"02:00:00:{i >> 8:02x}:{i & 255:02x}:{j:02x}"
-        elif not isinstance(mac, str) or not _MAC.match(mac):
+        mac = settings.get("mac", "") if isinstance(settings, Mapping) else ""
+        if mac != "" and (not isinstance(mac, str) or not _MAC.match(mac)):
             raise InvalidValueError(("hosts", host, "mac"), f"{shown(mac)} is wrong; legal: a MAC address")
-        placed.append(Host(host, f"10.{i >> 8}.{i & 255}.{j}", mac.lower(), leaf, port, rate))
-    prefixes = {s: f"10.{i >> 8}.{i & 255}.0/24" for s, i in number.items() if s in leaves}
-    return Topology(name, tuple(placed), tuple(built), tuple(Link(*cable) for cable in cables), prefixes)
+        nics.append(Nic(host, *attached[host], mac=mac, loc=("hosts", host)))
+    tiers = {switch: Tier.LEAF if switch in leaves else Tier.SPINE for switch in switches}
+    return wired(name, tiers, nics, [Link(*cable) for cable in cables])
 
 
 def _end(end: object, at: Loc, hosts: Mapping[str, Any], switches: Mapping[str, Any]) -> tuple[str, int]:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm topo show`: show a fabric, and in JSON all that is needed to compute a source port by hand."""
+"""`polyrhythm topo`: show a fabric, in JSON with all that is needed to compute a source port by hand; and
+import one from another program's file."""
 
 from __future__ import annotations
 
@@ -17,6 +18,11 @@ from polyrhythm_files import ConfigError
 from topo.addresses import is_ipv6
 from topo.files import load_topology
 from topo.graph import Topology
+from topo.jsonio import topology_to_json
+from topo.wiring import DEFAULT_BPS
+
+MOST_GBPS = 10_000
+"""As for the rates in a topology file."""
 
 _FIELD_BITS = (32, 32, 8, 16, 16)
 _RULE = (
@@ -31,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `polyrhythm topo`."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     show = actions.add_parser("show", help="print hosts, switches, hashes and links of a topology file")
-    show.add_argument("file", metavar="FILE", type=Path, help="a topology file, generated or explicit")
+    show.add_argument("file", metavar="FILE", type=Path, help="a topology file, also of another program")
     form = show.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print everything as JSON")
     form.add_argument(
@@ -39,11 +45,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print the graph as GraphML; a topology file may also be GraphML",
     )
+    text = "write the fabric of another program's file as a topology file, to edit it"
+    imported = actions.add_parser("import", help=text, description=text[0].upper() + text[1:] + ".")
+    imported.add_argument(
+        "file",
+        metavar="FILE",
+        type=Path,
+        help="p4lang's topology.json, a containerlab YAML, ONOS's netcfg.json, Slurm's topology.conf or "
+        "topology.yaml, Lingjun's topo.csv, or GraphML",
+    )
+    for option, what in (("--host-gbps", "NICs"), ("--fabric-gbps", "cables between switches")):
+        imported.add_argument(
+            option,
+            type=float,
+            default=DEFAULT_BPS / 1e9,
+            metavar="G",
+            help=f"rate of {what} where the file has none, in Gbit/s (default %(default)g)",
+        )
+    imported.add_argument(
+        "--out", metavar="FILE", type=Path, help="file to write, in JSON (default: standard output)"
+    )
+    imported.add_argument("--json", action="store_true", help="print JSON, as without --out")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the fabric. Returns 2 for a file that describes no fabric."""
+    """Print the fabric, or write it. Returns 2 for a file that describes no fabric."""
     try:
+        if args.action == "import":
+            return _import(args)
         topology = load_topology(args.file)
     except ConfigError as error:
         print(error, file=sys.stderr)
@@ -55,6 +84,26 @@ def run(args: argparse.Namespace) -> int:
         from topo.export import graphml
 
         print(graphml(topology))
+    else:
+        print(summary(topology))
+    return 0
+
+
+def _import(args: argparse.Namespace) -> int:
+    """Write the fabric of a file as a whole fabric. Raises ConfigError."""
+    for option in ("host_gbps", "fabric_gbps"):
+        if not 1e-3 <= (gbps := getattr(args, option)) <= MOST_GBPS:
+            raise ConfigError(f"--{option.replace('_', '-')} {gbps:g}; legal: 0.001 to {MOST_GBPS:g}")
+    if args.out is not None and args.out.suffix.lower() not in (".json", ".yaml", ".yml"):
+        raise ConfigError(f"--out {args.out}: legal: a name that ends with .json or .yaml")
+    topology = load_topology(
+        args.file, default_bps=round(args.host_gbps * 1e9), fabric_bps=round(args.fabric_gbps * 1e9)
+    )
+    text = json.dumps(topology_to_json(topology), indent=1)
+    if args.out is not None:
+        args.out.write_text(text + "\n", encoding="utf-8")
+    if args.out is None or args.json:
+        print(text)
     else:
         print(summary(topology))
     return 0

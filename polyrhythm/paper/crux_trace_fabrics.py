@@ -10,11 +10,11 @@ from pathlib import Path
 
 from sim.cluster import Cluster, machines
 from sim.network import Network
-from sim.readers import read_lingjun_topology
 from sim.workload import check_connected
 from topo.files import load_topology
 from topo.generate import explicit, leaf_spine, three_tier
 from topo.graph import Tier, Topology
+from topo.lingjun import lingjun_topology
 
 GPUS_A_HOST, HOSTS = 8, 346
 _HOST_GBPS = 400
@@ -58,7 +58,7 @@ def fabric(name: str, file: str) -> Topology:
         ]
         return replace(wired, hosts=tuple(sorted(hosts, key=lambda h: (int(h.machine[1:]), h.name))))
     if Path(file).suffix == ".csv":
-        return grouped(read_lingjun_topology(Path(file), host_gbps=_HOST_GBPS, fabric_gbps=1))
+        return grouped(lingjun_topology(Path(file), host_bps=_HOST_GBPS * 10**9, fabric_bps=10**9))
     return load_topology(Path(file))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Lingjun (CRUX) data set: the cluster's topology, its jobs, a snapshot and the mix of models."""
+"""The Lingjun (CRUX) data set: its jobs, a snapshot and the mix of models (`topo.lingjun`: its fabric)."""
 
 from __future__ import annotations
 
@@ -9,47 +9,10 @@ from random import Random
 from sim.cluster import JobRequest
 from sim.models import data_parallel, model_named
 from sim.readers.errors import TraceError, rows
-from topo.generate import explicit
-from topo.graph import Tier, Topology
 
-TOPOLOGY_COLUMNS = ("ip", "DSW", "PSW", "ASW")
 SNAPSHOT_COLUMNS = ("job_id", "model", "gmt_job_running", "gmt_job_finished", "total_gpu")
 JOB_COLUMNS = ("job_name", "model", "gmt_job_running", "gmt_job_finished")
 WORKER_COLUMNS = ("job_name", "host_ip", "RES")
-
-
-def read_lingjun_topology(path: Path, *, host_gbps: float, fabric_gbps: float) -> Topology:
-    """The three-tier cluster of `topo.csv`: a leaf per (DSW, PSW, ASW), an aggregation switch per (DSW,
-    PSW) and a core per DSW, joined by one link each; cores of different groups by one core above, which
-    the file does not name. Host i is named h<i> in the order of the file.
-
-    Raises:
-        TraceError: names the row and the column.
-    """
-    switches: dict[str, Tier] = {}
-    links: dict[tuple[str, str], int] = {}
-    hosts: list[tuple[str, str, int]] = []
-    seen: set[str] = set()
-    fabric = round(fabric_gbps * 1e9)
-    for row in rows(path, TOPOLOGY_COLUMNS):
-        if row.text("ip") in seen:
-            raise row.error("ip", "the host is listed twice")
-        seen.add(row.text("ip"))
-        core, pod, leaf = row.text("DSW"), row.text("PSW"), row.text("ASW")
-        core, pod, leaf = f"core-{core}", f"agg-{core}-{pod}", f"leaf-{core}-{pod}-{leaf}"
-        switches |= {leaf: Tier.LEAF, pod: Tier.SPINE, core: Tier.CORE}
-        links[leaf, pod] = links[pod, core] = fabric
-        hosts.append((f"h{len(hosts) + 1}", leaf, round(host_gbps * 1e9)))
-    if not hosts:
-        raise TraceError(f"{path}: it holds no hosts")
-    cores = [s for s, tier in switches.items() if tier is Tier.CORE]
-    if len(cores) > 1:
-        pods = [s for s, tier in switches.items() if tier is Tier.SPINE]
-        switches["core-all"] = Tier.CORE
-        links |= {(pod, "core-all"): fabric for pod in pods}
-    return explicit(
-        "lingjun", list(switches.items()), hosts, [(a, b, rate) for (a, b), rate in links.items()]
-    )
 
 
 def read_snapshot(path: Path) -> list[JobRequest]:

@@ -28,7 +28,7 @@ from polyrhythm.priority_file import load_priority_task
 from polyrhythm.scenario import load_scenario
 from polyrhythm.sweep.file import load_sweep
 from polyrhythm_files import ConfigError, read_document
-from topo.files import load_topology
+from topo.files import is_foreign, load_topology
 from topo.generate import leaf_spine
 from topo.jsonio import topology_to_json
 
@@ -221,7 +221,10 @@ def test_the_examples_of_the_guides_are_legal(tmp_path: Path) -> None:
                 continue  # Not a whole file of ours.
             if kind in ("scenario", "topology", "interleave", "priority"):
                 check_file(path, kind)
-                assert_valid(kind, read_document(path).value)
+                value = read_document(path).value
+                # The schema is of our own form.
+                if not is_foreign(value):
+                    assert_valid(kind, value)
                 found.append(kind)
     assert found
 

@@ -13,7 +13,6 @@ from sim.network import Network
 from sim.readers import (
     TraceError,
     read_lingjun_jobs,
-    read_lingjun_topology,
     read_model_mix,
     read_philly,
     read_sensetime,
@@ -57,13 +56,6 @@ def test_sensetime(write: Callable[[str, str], Path]) -> None:
 
 
 def test_lingjun(write: Callable[[str, str], Path]) -> None:
-    topology = read_lingjun_topology(
-        write("topo.csv", "ip,DSW,PSW,ASW\na,G1,P1,S1\nb,G1,P1,S2\nc,G2,P9,S1\n"),
-        host_gbps=200,
-        fabric_gbps=400,
-    )
-    assert [h.leaf for h in topology.hosts] == ["leaf-G1-P1-S1", "leaf-G1-P1-S2", "leaf-G2-P9-S1"]
-    check_connected(topology)
     jobs = read_snapshot(write("snap.csv", SNAPSHOT + "1,llama,2023/7/27 08:50,2023/7/27 09:50,80\n"))
     assert [(j.gpus, j.iterations, j.arrival_ns) for j in jobs] == [(80, 2400, 0)]
     weeks = read_lingjun_jobs(
