@@ -10,10 +10,9 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from random import Random
 
 from controller.wire import agent_pb2 as pb
-from controller.wire.rocev2 import ROCE_SOURCE_PORTS
+from controller.wire.rocev2 import ROCE_SOURCE_PORTS, drawn_source_port
 from controller.wire.senders import sender_in_force
 from hostagent.assignments import Pin, ProbedPath, SessionSettings
 from hostagent.clock import EventClock
@@ -229,7 +228,7 @@ class Agent:
 
     def source_port(self, flow: str) -> int:
         """The source port that a flow draws when it goes by ECMP."""
-        return Random(f"{self._seed}/{flow}").randrange(ROCE_SOURCE_PORTS.start, ROCE_SOURCE_PORTS.stop)
+        return drawn_source_port(flow, self._seed)
 
     def port_of(self, flow: str, pin: Pin) -> int:
         """The source port of a flow with that pin: ECMP's if the flow has fallen back or the pin has none."""

@@ -58,7 +58,13 @@ def load_workload(trace: str, topology: Path | None, options: ClusterOptions, se
 
 
 def settings_of(
-    workload: SimulatedWorkload, seed: int, *, replan_delay_ms: float, until_s: float, samples_s: float
+    workload: SimulatedWorkload,
+    seed: int,
+    *,
+    replan_delay_ms: float,
+    restore_s: float,
+    until_s: float,
+    samples_s: float,
 ) -> SimulationSettings:
     """The settings of a simulation of this workload, for any policy."""
     return SimulationSettings(
@@ -67,6 +73,7 @@ def settings_of(
         tidy=min(SimulationSettings().tidy, max(TIDY_AT_LEAST, len(workload.requests) // 10)),
         seed=seed,
         replan_delay_ns=round(replan_delay_ms * 1e6),
+        restore_ns=round(restore_s * 1e9),
         until_ns=round(until_s * 1e9),
         samples_ns=round(samples_s * 1e9),
         elephant_bytes=workload.elephant_bytes,

@@ -12,11 +12,11 @@ from typing import Any
 from controller.model import REALIGN, TRAFFIC_CLASSES, Job, JobPlan, Plan
 from controller.model.plan import Spreading
 from controller.planner import PlanInput, Policy, PolicyError, plan
-from controller.routing.ecmp import draw_port
 from controller.routing.forwarding import forwarding, pair
 from controller.routing.paths import Forwarding, Path, path_of
 from controller.routing.spread_portions import Portions, spread_portions
 from controller.routing.spreading import MOVE_FLOWLETS
+from controller.wire.rocev2 import drawn_source_port
 from controller.wire.senders import DCQCN
 from sim.jobrun import FREE, FlowletRule, IterationSchedule
 from sim.mltcp import LINEAR, SENDER, weights
@@ -52,9 +52,9 @@ class FabricState:
 class Decider:
     """Calls the planner with a policy and keeps its last plan, which the next call takes as input.
 
-    `seed` draws ECMP's source ports by flow name, as the planner does; real agents draw their own. Flows
-    below `elephant_bytes` are left to ECMP in the lowest class. A checkpoint contains only the reference of
-    the policy; `restore` sets the policy again.
+    `seed` draws ECMP's source ports by flow name, as the agents of an embedded fabric with this seed do.
+    Flows below `elephant_bytes` are left to ECMP in the lowest class. A checkpoint contains only the
+    reference of the policy; `restore` sets the policy again.
     """
 
     def __init__(self, policy: Policy, seed: int, elephant_bytes: int) -> None:
@@ -113,7 +113,7 @@ class Decider:
         if src == dst:
             return (src,)
         if flow not in self._ports:
-            self._ports[flow] = draw_port(flow, self._seed)
+            self._ports[flow] = drawn_source_port(flow, self._seed)
         path = path_of(fabric.topology, fabric.forwarding, src, dst, self._ports[flow])
         return path if path and fabric.alive(path) else None
 

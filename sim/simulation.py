@@ -206,6 +206,7 @@ class Simulation:
         before = m.kept.pop(request.name, None)
         if before is not None:
             # Iterations that were finished count; the one that was interrupted is run again.
+            run.ready += self.settings.restore_ns * PS_PER_NS
             run.count, run.total, run.slot_wait = before.count, before.total, before.slot_wait
             run.longest, run.lengths = before.longest, before.lengths
         m.started.setdefault(request.name, m.now)

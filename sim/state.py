@@ -49,14 +49,16 @@ def parts(cluster: Cluster, failure: FabricFailure) -> tuple[tuple[str, str] | N
 
 @dataclass(frozen=True, slots=True)
 class SimulationSettings:
-    """How to simulate. `replan_delay_ns`: from an event to the new plan's effect. `until_ns`: stop then,
-    0: when all jobs are done. `samples_ns`: between two samples of the cluster's state, 0: none. `log`
-    keeps every length of an iteration. `tidy`: after so many events all engines are made anew, which is
-    where a checkpoint may be taken."""
+    """How to simulate. `replan_delay_ns`: from an event to the new plan's effect. `restore_ns`: from the time
+    when a stopped job gets GPUs again to its next iteration. `until_ns`: stop then, 0: when all jobs are
+    done. `samples_ns`: between two samples of the cluster's state, 0: none. `log` keeps every length of an
+    iteration. `tidy`: after so many events all engines are made anew, which is where a checkpoint may be
+    taken."""
 
     policy: str = "ecmp"
     seed: int = 1
     replan_delay_ns: int = 0
+    restore_ns: int = 0
     until_ns: int = 0
     samples_ns: int = 0
     elephant_bytes: int = 1024

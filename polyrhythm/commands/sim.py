@@ -133,6 +133,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="time from an event to the effect of the new plan in ms (default 0)",
     )
     add(
+        "--restore-s",
+        type=float,
+        default=0.0,
+        metavar="S",
+        help="seconds in which a stopped job saves its state and continues elsewhere (default 0)",
+    )
+    add(
         "--samples-s",
         type=float,
         default=0.0,
@@ -180,6 +187,7 @@ def run(args: argparse.Namespace) -> int:
             workload,
             args.seed,
             replan_delay_ms=args.replan_delay_ms,
+            restore_s=args.restore_s,
             until_s=args.until_s,
             samples_s=args.samples_s,
         )
@@ -216,6 +224,7 @@ def _check_options(args: argparse.Namespace) -> None:
         ("until_s", 0, 9e6),
         ("lease_s", 0.001, 1e9),
         ("replan_delay_ms", 0, 9e6),
+        ("restore_s", 0, 9e6),
         ("samples_s", 0, 9e6),
         ("checkpoint_s", 0, 9e6),
     ):

@@ -52,6 +52,9 @@ class SweepFile(Section, frozen=True, kw_only=True):
     ] = 400.0
     hours: Annotated[float, finite(1e-3, 2_500, what="over which generated jobs arrive")] = 24.0
     lease_s: Annotated[float, finite(1e-3, 1e9, what="of the placement schedulers")] = 7_200.0
+    restore_s: Annotated[
+        float, finite(0, 9e6, what="in which a stopped job saves its state and continues elsewhere")
+    ] = 0.0
     until_s: Annotated[float, finite(0, 9e6, what="stop at this time; 0: when all jobs have ended")] = 0.0
     replan_delay_ms: Annotated[float, finite(0, 9e6, what="from an event to the new plan's effect")] = 0.0
 
@@ -104,7 +107,7 @@ def _sweep(given: SweepFile, folder: Path) -> Sweep:
         points += [
             Point(
                 trace, file, topology, str(folder / topology) if topology else "",
-                policy, scheduler, seed, given.lease_s, given.until_s, given.replan_delay_ms,
+                policy, scheduler, seed, given.lease_s, given.until_s, given.replan_delay_ms, given.restore_s,
             )
             for topology, policy, scheduler, seed in product(
                 fabrics, given.policies, given.schedulers, given.seeds

@@ -43,6 +43,7 @@ class Point:
     lease_s: float
     until_s: float
     replan_delay_ms: float
+    restore_s: float = 0.0
 
     @property
     def columns(self) -> tuple[str | int, ...]:
@@ -54,7 +55,7 @@ def task_of(point: Point, inputs: str) -> Task:
     """The name under which the row of a point is kept. It changes with everything that the row depends on;
     `inputs` is the digest of the workload."""
     settings = fingerprint(
-        inputs, point.lease_s, point.until_s, point.replan_delay_ms, versions(),
+        inputs, point.lease_s, point.until_s, point.replan_delay_ms, point.restore_s, versions(),
         policy_named(point.policy).reference,
     )  # fmt: skip
     return (*point.columns, settings.hex())
@@ -81,7 +82,12 @@ def measure(point: Point, workload: SimulatedWorkload, program: str) -> Row:
             "same on both"
         )
     settings = settings_of(
-        workload, point.seed, replan_delay_ms=point.replan_delay_ms, until_s=point.until_s, samples_s=0.0
+        workload,
+        point.seed,
+        replan_delay_ms=point.replan_delay_ms,
+        restore_s=point.restore_s,
+        until_s=point.until_s,
+        samples_s=0.0,
     )
     simulation = Simulation(
         workload.cluster,

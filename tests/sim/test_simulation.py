@@ -3,12 +3,15 @@
 
 import hashlib
 import pickle
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from controller.routing.forwarding import forwarding
+from controller.routing.paths import path_of
 from sim.checkpoint import CheckpointError, fingerprint, load, save
 from sim.cluster import Cluster, FreeGpus, JobRequest, WorkloadError, machines
 from sim.network import Network
@@ -267,3 +270,39 @@ def test_without_compression_every_job_goes_by_its_own_level_beyond_the_switches
     assert sorted(found, key=found.__getitem__) == sorted(found)
     gaps = sorted(found.values())
     assert all(b - a > PS_PER_MS * 700 for a, b in pairwise(gaps))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_flow_without_a_path_goes_where_an_agent_with_the_same_seed_sends_it(seed: int) -> None:
+    fabric = leaf_spine(2, 16, 1, host_bps=10**10, fabric_bps=10**10)
+    cluster = machines(Network(fabric), 1)
+    done = simulated(
+        [JobRequest("j", "m", 0, 2, 3, replace(shape(), qps=4))], SimulationSettings(seed=seed), cluster
+    )
+    (outcome,) = done.memory.outcomes.values()
+    expected = set()
+    for flow, src, dst, *_ in outcome.flows:
+        # The rule of hostagent.agent.Agent.source_port.
+        port = Random(f"{seed}/{flow}").randrange(0xC000, 0x10000)
+        path = path_of(fabric, forwarding(fabric), src, dst, port)
+        expected |= set(pairwise(path))
+    assert len(outcome.flows) == 8
+    used = {name for name, bits in zip(cluster.network.names, done.memory.bits, strict=True) if bits}
+    assert used == expected
+
+
+def test_a_stopped_job_goes_on_after_its_state_is_restored() -> None:
+    old = JobRequest("old", "m", 0, 32, 1000, shape(0.0, 100))
+    young = JobRequest("young", "m", 20 * 10**9, 4, 10, shape(0.0, 100))
+    ended = [
+        simulated(
+            [old, young],
+            SimulationSettings(restore_ns=restore * 10**9),
+            scheduler=LeastAttained(threshold_s=100, every_s=5),
+        ).memory.outcomes
+        for restore in (0, 30)
+    ]
+    assert ended[1]["old"].preempted == 1
+    assert ended[1]["old"].ended - ended[0]["old"].ended == 30 * PS_PER_S
+    # A first start restores nothing.
+    assert ended[1]["young"].ended == ended[0]["young"].ended

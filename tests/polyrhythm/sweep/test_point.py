@@ -29,7 +29,7 @@ def workload() -> SimulatedWorkload:
 
 def test_a_point_has_the_figures_of_its_simulation(workload: SimulatedWorkload) -> None:
     row = measure(POINT, workload, mark(SOURCES))
-    settings = settings_of(workload, 3, replan_delay_ms=0, until_s=0, samples_s=0)
+    settings = settings_of(workload, 3, replan_delay_ms=0, restore_s=0, until_s=0, samples_s=0)
     simulation = Simulation(
         workload.cluster,
         workload.requests,
