@@ -11,7 +11,7 @@ SLOW := -n $(shell echo $$(( $(CORES) > 8 ? 8 : $(CORES) ))) --dist worksteal -m
 # Each process would compile our modules anew; a controller takes a quarter longer to start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run mininet shim test test-slow coverage lint format setup p4 shell wire wheel docs clean help
+.PHONY: run mininet shim test test-slow coverage lint format setup p4 shell wire wheel dashboard docs clean help
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -46,6 +46,10 @@ setup: .venv/.run ## the virtual environment alone
 
 p4: .venv/.run ## recompile p4/ with the pinned p4c, and for Tofino, where they are on PATH
 	@$(BIN)/python -m polyrhythm.p4tool build
+
+dashboard: .venv/.run ## rebuild dashboard/dist with Node 20.19 or newer, from this machine or from PyPI
+	@$(BIN)/python -m polyrhythm.pagetool usable-node || $(BIN)/pip install -q --disable-pip-version-check --group node
+	@$(BIN)/python -m polyrhythm.pagetool build
 
 shim: ## build the shims, which pin queue pairs and TCP connections of training processes (needs cc)
 	@$(MAKE) -s -C hostagent/shim

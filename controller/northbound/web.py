@@ -190,7 +190,7 @@ class ResponseHeaders:
 
 
 def assets_dir() -> Path:
-    """The folder of the page's files: in the installed package, or `dashboard/` of the source tree.
+    """The folder of the page's files: in the installed package, or `dashboard/dist` of the source tree.
 
     Raises `FileNotFoundError` if there is neither.
     """
@@ -198,7 +198,7 @@ def assets_dir() -> Path:
     spec = importlib.util.find_spec("polyrhythm")
     if spec is not None:
         candidates += [Path(place) / "dashboard" for place in spec.submodule_search_locations or ()]
-    candidates.append(Path(__file__).resolve().parents[2] / "dashboard")
+    candidates.append(Path(__file__).resolve().parents[2] / "dashboard" / "dist")
     for folder in candidates:
         if (folder / "index.html").is_file():
             return folder

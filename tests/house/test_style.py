@@ -62,7 +62,12 @@ def test_no_module_is_long() -> None:
 
 def test_no_file_is_named_by_a_private_word() -> None:
     tops = [*(ROOT / package for package in PACKAGES), ROOT / "dashboard", ROOT / "docs"]
-    files = [p for top in tops for p in top.rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+    files = [
+        p
+        for top in tops
+        for p in top.rglob("*")
+        if p.is_file() and not {"__pycache__", "node_modules"} & set(p.parts)
+    ]
     named = [str(p.relative_to(ROOT)) for p in files if PRIVATE_WORDS & set(re.split(r"[^a-z]+", p.stem))]
     assert named == [], "name files by the field's terms (docs/glossary.md)"
 
@@ -79,12 +84,15 @@ def test_every_source_names_its_licence() -> None:
         ".py",
         ".service",
         ".toml",
+        ".ts",
+        ".tsx",
         ".yaml",
         ".yml",
     }
     tops = [*PACKAGES, "p4", "tests", "dashboard", "deploy", "docs"]
     files = [ROOT / "Makefile", ROOT / "pyproject.toml", ROOT / ".ci" / "run"]
     files += [p for top in tops for p in (ROOT / top).rglob("*") if p.suffix in suffixes]
+    files = [p for p in files if "node_modules" not in p.parts]
     missing = [
         str(p.relative_to(ROOT))
         for p in files

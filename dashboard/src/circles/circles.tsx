@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// The circles of time: of all jobs, and of any link, whose arcs may be dragged to see what would come of it.
+
+import { useEffect, useState } from "preact/hooks";
+import { call, part, Refused } from "../api/client";
+import type { Live } from "../api/live";
+import type { Circle, JobRow } from "../api/types";
+import { choose, set, state } from "../state/store";
+import { useAnswer } from "../state/use_answer";
+import * as format from "../ui/format";
+import { Facts, Fault, Panel } from "../ui/panel";
+import { Badge, JobName } from "../ui/pick";
+import { DataTable } from "../ui/table";
+import type { Rhythm } from "./geometry";
+import { Rings, sentence } from "./rings";
+
+// While an arc is dragged, the controller is asked at most so often.
+const ASK_MS = 150;
+const RINGS_SHOWN = 12;
+
+/** The period and time-shift with which a job is drawn: those of the plan, else its profile's period and 0. */
+export function rhythmOf(job: string, row: JobRow): Rhythm | null {
+  if (!row.phases || !row.alone_ms) return null;
+  return {
+    job, period: row.period_ms ?? row.alone_ms, shift: row.shift_ms ?? 0, slotted: row.period_ms !== null,
+    phases: row.phases.map(([from, to]) => [from, to]),
+  };
+}
+
+/** When all jobs communicate. */
+export function TimeShifts({ live, jobs }: { live: Live; jobs: string[] }) {
+  const rhythms = jobs.map((name) => rhythmOf(name, live.tables.jobs[name]!)).filter((r) => r !== null);
+  if (rhythms.length === 0) return <p class="muted">It is not known yet when the jobs communicate.</p>;
+  const pick = state.address.pick;
+  const shared = Object.entries(live.tables.shared);
+  return (
+    <>
+      <Rings rhythms={rhythms.slice(0, RINGS_SHOWN)} jobs={jobs} picked={pick?.kind === "job" ? pick.id : undefined} />
+      <p class="muted">
+        {rhythms.some((r) => r.slotted) ? "Coloured: the job communicates. The outermost ring is the first job."
+          : "Coloured: the job communicates. This plan has no time-shifts, so the jobs drift against each other."}
+      </p>
+      <ul class="ring-list">{rhythms.slice(0, RINGS_SHOWN).map((r) => <li key={r.job}><Badge index={jobs.indexOf(r.job)} name={r.job} /><span>{sentence(r)}</span></li>)}</ul>
+      {rhythms.length > RINGS_SHOWN && <p class="muted">and {rhythms.length - RINGS_SHOWN} more jobs</p>}
+      <SharedLinks rows={shared} jobs={jobs} />
+    </>
+  );
+}
+
+function SharedLinks({ rows, jobs }: { rows: [string, { src: string; dst: string; jobs: string[]; score: number }][]; jobs: string[] }) {
+  return (
+    <DataTable
+      caption="Links that jobs share" rows={rows} keyOf={([id]) => id} pageSize={8} empty="No two jobs share a link."
+      columns={[
+        { title: "Shared link", value: ([id]) => id, show: ([id, row]) => <button type="button" class="link" onClick={() => choose({ kind: "link", id })}>{row.src} → {row.dst}</button> },
+        { title: "Jobs", value: ([, row]) => row.jobs.join(", "), show: ([, row]) => <>{row.jobs.map((name) => <Badge key={name} index={jobs.indexOf(name)} name={name} />)}<span class="sr">{row.jobs.join(", ")}</span></> },
+        { title: "Compatibility", number: true, value: ([, row]) => row.score, show: ([, row]) => row.score.toFixed(2) },
+      ]}
+    />
+  );
+}
+
+export function CirclesView({ live, jobs }: { live: Live; jobs: string[] }) {
+  const pick = state.address.pick;
+  const shared = Object.keys(live.tables.shared);
+  const id = pick?.kind === "link" ? pick.id : (state.address.more["link"] ?? shared[0] ?? "");
+  const direction = live.fabric.byId.get(id);
+  return (
+    <div class="columns">
+      <Panel id="circle" title={direction === undefined ? "Circle of a link" : `Circle of ${id.replace(">", " → ")}`} measuredNs={live.timeNs}>
+        <form class="tools" onSubmit={(e) => {
+          e.preventDefault();
+          const name = (new FormData(e.currentTarget).get("link") as string).trim().replace(/\s*(?:→|->)\s*/, ">");
+          if (live.fabric.byId.has(name)) choose({ kind: "link", id: name });
+          set({ link: name });
+        }}>
+          <label>Link <input name="link" list="shared-links" defaultValue={id} key={id} placeholder="leaf1>spine2" /></label>
+          <datalist id="shared-links">{shared.map((name) => <option key={name} value={name} />)}</datalist>
+          <button type="submit">Show</button>
+        </form>
+        {direction === undefined
+          ? <p class="muted">{id ? `This fabric has no link ${id}; ` : ""}name a link by its ends, like leaf1&gt;spine2.</p>
+          : <LinkCircle key={id} live={live} jobs={jobs} direction={direction} />}
+      </Panel>
+      <Panel id="time-shifts" title="All jobs" measuredNs={live.timeNs}><TimeShifts live={live} jobs={jobs} /></Panel>
+    </div>
+  );
+}
+
+function LinkCircle({ live, jobs, direction }: { live: Live; jobs: string[]; direction: number }) {
+  const { cable, src } = live.fabric.directions[direction]!;
+  const path = `fabric/links/${part(cable)}/circle?src=${part(src)}`;
+  const { value, fault } = useAnswer<Circle>(path, live.tables.status.plan?.version, 2000);
+  const [shifts, setShifts] = useState<Record<string, number>>({});
+  const [tried, setTried] = useState<Circle | null>(null);
+  const [refused, setRefused] = useState<Refused | null>(null);
+  const asked = JSON.stringify(shifts);
+  useEffect(() => {
+    if (asked === "{}") {
+      setTried(null);
+      return undefined;
+    }
+    let open = true;
+    const timer = setTimeout(() => {
+      call<Circle>("POST", path, { shifts_ms: shifts }).then(
+        (answer) => open && (setTried(answer.value), setRefused(null)),
+        (error: unknown) => open && setRefused(error instanceof Refused ? error : new Refused(0, String(error))),
+      );
+    }, ASK_MS);
+    return () => {
+      open = false;
+      clearTimeout(timer);
+    };
+  }, [asked, path]);
+  if (fault && !value) return <Fault fault={fault} what="The circle of this link" />;
+  if (!value) return <p class="muted">…</p>;
+  if (value.jobs.length === 0) return <p class="muted">No job with a known profile sends over this link.</p>;
+  const rhythms: Rhythm[] = value.jobs.map((one) => ({
+    job: one.job, period: one.period_ms, shift: shifts[one.job] ?? one.shift_ms, slotted: one.slotted,
+    phases: one.phases.map((p) => [p.start_ms, p.end_ms]),
+  }));
+  const before = new Map((tried?.before ?? []).map((one) => [one.job, one.expected_ms]));
+  return (
+    <>
+      <Rings rhythms={rhythms} jobs={jobs} turn={(job, shift) => setShifts((old) => ({ ...old, [job]: shift }))} />
+      <p class="muted">Drag a ring, or turn it with the arrow keys: the controller computes what these shifts would bring. Nothing is changed.</p>
+      <Facts rows={[
+        ["score now", value.score === null ? "–" : value.score.toFixed(2)],
+        ["score with these shifts", <output class="score">{tried?.score == null ? "–" : tried.score.toFixed(2)}</output>],
+        ["link", format.rate(value.capacity_bps)],
+      ]} />
+      {refused && <Fault fault={refused} what="The dry run" />}
+      <DataTable
+        caption="Jobs on this link" rows={rhythms} keyOf={(r) => r.job}
+        columns={[
+          { title: "Job", value: (r) => r.job, show: (r) => <JobName name={r.job} jobs={jobs} /> },
+          { title: "Shift ms", number: true, value: (r) => r.shift, show: (r) => format.shortMs(r.shift) },
+          { title: "Period ms", number: true, value: (r) => r.period, show: (r) => format.shortMs(r.period) },
+        ]}
+      />
+      {tried?.after && (
+        <DataTable
+          caption="Predicted iterations (ms)" rows={tried.after} keyOf={(one) => one.job}
+          columns={[
+            { title: "Job", value: (one) => one.job, show: (one) => <JobName name={one.job} jobs={jobs} /> },
+            { title: "Now", number: true, value: (one) => before.get(one.job) ?? null, show: (one) => format.ms(before.get(one.job)) },
+            { title: "With these shifts", number: true, value: (one) => one.expected_ms, show: (one) => format.ms(one.expected_ms) },
+          ]}
+        />
+      )}
+      {asked !== "{}" && <button type="button" onClick={() => setShifts({})}>Back to the plan's shifts</button>}
+    </>
+  );
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is picked, with the reasons of the plan.
+
+import type { ComponentChildren } from "preact";
+import type { Live } from "../api/live";
+import type { Flow, JobDetail } from "../api/types";
+import type { Fetched } from "../state/use_answer";
+import { choose, hrefOf, state } from "../state/store";
+import * as format from "../ui/format";
+import { Facts, Fault } from "../ui/panel";
+import { JobName, PickButton } from "../ui/pick";
+import { useAnswer } from "../state/use_answer";
+import { part } from "../api/client";
+import { linkRows, linkTitle } from "./brief";
+import { podsOf } from "./layout";
+
+interface Props { live: Live; jobs: string[]; detail: Fetched<JobDetail> }
+
+export function Details({ live, jobs, detail }: Props) {
+  const pick = state.address.pick;
+  if (!pick) return <p class="muted">Choose a job, a link, a switch or a host to see its details and the reasons of the plan.</p>;
+  let body: ComponentChildren = null;
+  if (pick.kind === "job") body = <Job name={pick.id} live={live} jobs={jobs} detail={detail} />;
+  else if (pick.kind === "flow") body = <OneFlow name={pick.id} jobs={jobs} detail={detail} />;
+  else if (pick.kind === "link") body = <Link id={pick.id} live={live} jobs={jobs} />;
+  else if (pick.kind === "switch") body = <Switch name={pick.id} live={live} />;
+  else if (pick.kind === "host") body = <Host name={pick.id} live={live} jobs={jobs} />;
+  else body = <Group id={pick.id} live={live} />;
+  return <>{body}<p><button type="button" onClick={() => choose(null)}>Close</button></p></>;
+}
+
+function Job({ name, live, jobs, detail }: Props & { name: string }) {
+  const row = live.tables.jobs[name];
+  if (!row) return <p>There is no job {name} now.</p>;
+  const { value, fault } = detail;
+  return (
+    <>
+      <h3><JobName name={name} jobs={jobs} /> <small>{row.model}</small></h3>
+      {fault && <Fault fault={fault} what="Its flows" />}
+      <p class="why">{value ? (value.why ?? "The plan has no decision for this job yet.") : "…"}</p>
+      <Facts rows={[
+        ["level", row.level ?? "–"], ["DSCP", row.dscp ?? "–"], ["intensity", format.flops(value?.intensity)],
+        ["shift", row.shift_ms === null ? "–" : `${format.shortMs(row.shift_ms)} ms`], ["iterations", format.count(row.iterations)],
+        ...(value?.floor_breaches ? [["below its floor", format.times(value.floor_breaches)] as [string, string]] : []),
+        ...(value?.shares_level_with.length ? [["shares its level with", value.shares_level_with.join(", ")] as [string, string]] : []),
+      ]} />
+      <p><a href={hrefOf({ kind: "job", id: name }, "jobs")}>Times, explanation and blame</a></p>
+      {value && <><h4>{value.flows.length === 1 ? "1 flow" : `${value.flows.length} flows`}</h4><Flows flows={value.flows} /></>}
+    </>
+  );
+}
+
+const FLOWS_SHOWN = 40;
+
+export function Flows({ flows }: { flows: Flow[] }) {
+  return (
+    <ul class="flows">
+      {flows.slice(0, FLOWS_SHOWN).map((f) => (
+        <li key={f.flow}>
+          <PickButton pick={{ kind: "flow", id: f.flow }}>{f.path ? format.path(f.path) : `${f.flow.slice(f.job.length + 1).replace(">", " → ")} by ECMP`}</PickButton>
+          <small>{f.source_port === null ? `DSCP ${f.dscp}` : `source port ${f.source_port}, DSCP ${f.dscp}`}</small>
+          <span class="why">{f.why}</span>
+        </li>
+      ))}
+      {flows.length > FLOWS_SHOWN && <li class="muted">and {flows.length - FLOWS_SHOWN} more</li>}
+    </ul>
+  );
+}
+
+function OneFlow({ name, jobs, detail }: { name: string; jobs: string[]; detail: Fetched<JobDetail> }) {
+  const one = detail.value?.flows.find((f) => f.flow === name);
+  if (!one) return <p class="muted">{detail.fault ? detail.fault.message : "…"}</p>;
+  return (
+    <>
+      <h3>{one.flow}</h3>
+      <p class="why">{one.why}</p>
+      <Facts rows={[
+        ["path", one.path ? format.path(one.path) : "left to ECMP"],
+        ["UDP source port", one.source_port ?? "chosen by the host"],
+        ["DSCP", one.sent_dscp === null ? one.dscp : `sent as ${one.sent_dscp}, rewritten to ${one.dscp} by its leaf`],
+        ...(one.fallback_reason === null ? [] : [["fallback", `its agent has moved it to ECMP: ${one.fallback_reason}`] as [string, string]]),
+        ["pinned in", one.pinned_in.join(", ") || "no switch: its source port leads along the path"],
+      ]} />
+      <p>Flow of job <JobName name={one.job} jobs={jobs} /></p>
+    </>
+  );
+}
+
+function Link({ id, live, jobs }: { id: string; live: Live; jobs: string[] }) {
+  const direction = live.fabric.byId.get(id);
+  const one = direction === undefined ? null : live.fabric.directions[direction]!;
+  const flows = useAnswer<{ flows: Flow[] }>(one ? `flows?through=${part(`${one.src}-${one.dst}`)}&most=200` : null, live.tables.status.plan?.version);
+  if (direction === undefined || !one) return <p>This fabric has no link {id}.</p>;
+  const shared = live.tables.shared[id] ?? live.tables.shared[`${one.src}>${one.dst}`];
+  const through = (flows.value?.flows ?? []).filter((f) => f.path?.some((node, i) => node === one.src && f.path![i + 1] === one.dst));
+  return (
+    <>
+      <h3>{linkTitle(live, direction)}</h3>
+      <Facts rows={[...linkRows(live, direction), ["ports", `${one.srcPort} → ${one.dstPort}`]]} />
+      {shared && <p class="why">Shared by {shared.jobs.map((name, i) => <span key={name}>{i > 0 && ", "}<JobName name={name} jobs={jobs} /></span>)}; compatibility score {shared.score.toFixed(2)}.</p>}
+      <p><a href={hrefOf({ kind: "link", id }, "circles")}>Circle of this link</a> · <a href={hrefOf({ kind: "link", id }, "operations")}>Drain or cut</a></p>
+      {flows.fault && <Fault fault={flows.fault} what="Its flows" />}
+      {flows.value && <><h4>{through.length === 0 ? "No planned flow uses this link" : "Planned flows on this link"}</h4><Flows flows={through} /></>}
+    </>
+  );
+}
+
+function Switch({ name, live }: { name: string; live: Live }) {
+  const { switches } = live.fabric.columns;
+  const at = switches.name.indexOf(name);
+  const row = live.tables.switches[name];
+  if (at < 0 || !row) return <p>This fabric has no switch {name}.</p>;
+  return (
+    <>
+      <h3>{name} <small>{switches.tier[at]}</small></h3>
+      <Facts rows={[
+        ["state", row.drained ? `${row.state}, drained` : row.state], ["device id", switches.device_id[at]],
+        ["table entries", format.count(row.entries)], ["illegal packets of hosts", format.count(row.strays)],
+      ]} />
+      <p><a href={hrefOf({ kind: "switch", id: name }, "operations")}>Tables and drain</a></p>
+    </>
+  );
+}
+
+function Host({ name, live, jobs }: { name: string; live: Live; jobs: string[] }) {
+  const { hosts } = live.fabric.columns;
+  const at = hosts.name.indexOf(name);
+  if (at < 0) return <p>This fabric has no host {name}.</p>;
+  const leaf = live.fabric.nodes[hosts.leaf[at]!]!;
+  const load = (from: string, to: string) => {
+    const [i] = live.fabric.between.get(`${from}>${to}`) ?? [];
+    return i === undefined || live.links.load[i] == null ? "unknown" : format.percent(live.links.load[i]);
+  };
+  return (
+    <>
+      <h3>{name} <small>host</small></h3>
+      <Facts rows={[
+        ["address", hosts.ip[at]], ["leaf", <><PickButton pick={{ kind: "switch", id: leaf }}>{leaf}</PickButton> port {hosts.leaf_port[at]}</>],
+        ["NIC", format.rate(hosts.rate_bps[at])], ["sends", load(name, leaf)], ["receives", load(leaf, name)],
+      ]} />
+      <ul class="plain">{jobs.filter((job) => live.tables.jobs[job]!.hosts.includes(at)).map((job) => <li key={job}><JobName name={job} jobs={jobs} /></li>)}</ul>
+    </>
+  );
+}
+
+function Group({ id, live }: { id: string; live: Live }) {
+  const { switches } = live.fabric.columns;
+  const { podOf } = podsOf(live.fabric);
+  const [, tier, pod] = /^(?:(?:all )?(\w+?)s?(?: of )?)?(?:pod (\d+))?$/.exec(id) ?? [];
+  const inside = switches.name.filter((_, i) => (!pod || podOf[i] === Number(pod) - 1) && (!tier || switches.tier[i] === tier));
+  return (
+    <>
+      <h3>{id}</h3>
+      <ul class="plain">{inside.slice(0, FLOWS_SHOWN).map((name) => <li key={name}><PickButton pick={{ kind: "switch", id: name }}>{name}</PickButton></li>)}</ul>
+      {inside.length > FLOWS_SHOWN && <p class="muted">and {inside.length - FLOWS_SHOWN} more: in the tables below the map</p>}
+    </>
+  );
+}
