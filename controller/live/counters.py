@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from controller.model.view import LinkLoad, QueueCounter, StrayCounter
+from controller.model.view import QueueCounter, StrayCounter
 from controller.southbound.codec import ECN_MARK_COUNTER, STRAY_COUNTER, CounterValue
 from controller.southbound.host_guard import STRAY_REASONS
 from topo.graph import Topology
@@ -27,11 +27,13 @@ class FabricCounters:
         self._last: dict[tuple[str, int], _PortTotal] = {}
         self._load: dict[tuple[str, int], tuple[float, int]] = {}
         self.queues: tuple[QueueCounter, ...] = ()
+        self.read_ns: int | None = None
         # Packets that each switch has dropped or remarked at its ports to hosts, for hosts may not send them.
         self.strays: dict[str, tuple[StrayCounter, ...]] = {}
 
     def read(self, now_ns: int, values: Mapping[str, Sequence[CounterValue]]) -> None:
-        """Add the counters of one poll. A switch without values in it keeps its last figures."""
+        """Add the counters of one poll. A switch without values keeps its last totals, and has no loads."""
+        self.read_ns = now_ns
         fresh: list[QueueCounter] = []
         for switch, cells in values.items():
             totals: dict[tuple[int, int], list[int]] = {}
@@ -53,32 +55,34 @@ class FabricCounters:
             fresh += [
                 QueueCounter(switch, port, qid, *total) for (port, qid), total in sorted(totals.items())
             ]
+            by_port: dict[int, _PortTotal] = {}
+            for (port, _), (_, total_bytes, marks) in totals.items():
+                before = by_port.get(port, _PortTotal(now_ns, 0, 0))
+                by_port[port] = _PortTotal(now_ns, before.bytes + total_bytes, before.marks + marks)
             for port, peer in self._topology.ports[switch].items():
-                self._take(now_ns, switch, port, peer.rate_bps, totals)
+                self._take(now_ns, switch, port, peer.rate_bps, by_port.get(port))
+        for switch in self._topology.ports.keys() - values.keys():
+            for port in self._topology.ports[switch]:
+                self._load.pop((switch, port), None)
         kept = [q for q in self.queues if not values.get(q.switch)]
         self.queues = tuple(sorted(kept + fresh, key=lambda q: (q.switch, q.port, q.qid)))
 
-    def links(self, up: Mapping[tuple[str, int], bool]) -> tuple[LinkLoad, ...]:
-        """The load of every link, one for each switch port as its sending end; links to hosts included."""
-        loads = []
-        for switch, ports in self._topology.ports.items():
-            for port, peer in ports.items():
-                load, marks = self._load.get((switch, port), (0.0, 0))
-                rate_bps = round(load * peer.rate_bps)
-                loads.append(LinkLoad(switch, peer.node, rate_bps, load, marks, up[switch, port]))
-        return tuple(loads)
+    @property
+    def loads(self) -> Mapping[tuple[str, int], tuple[float, int]]:
+        """Busy fraction, 0 to 1, and ECN marks over the last poll interval by (switch, port). A port without
+        an entry was not measured in it."""
+        return dict(self._load)
 
-    def _take(
-        self, now_ns: int, switch: str, port: int, rate_bps: int, totals: Mapping[tuple[int, int], list[int]]
-    ) -> None:
-        mine = [total for (p, _), total in totals.items() if p == port]
-        if not mine:
-            return
-        total = _PortTotal(now_ns, sum(t[1] for t in mine), sum(t[2] for t in mine))
+    def _take(self, now_ns: int, switch: str, port: int, rate_bps: int, total: _PortTotal | None) -> None:
         last = self._last.get((switch, port))
+        if last is not None and now_ns <= last.time_ns:
+            return
+        self._load.pop((switch, port), None)
+        if total is None:
+            return
         self._last[switch, port] = total
         # A new pipeline resets all totals to zero.
-        if last is None or now_ns <= last.time_ns or total.bytes < last.bytes:
+        if last is None or total.bytes < last.bytes:
             return
         busy = (total.bytes - last.bytes) * 8e9 / (rate_bps * (now_ns - last.time_ns))
         self._load[switch, port] = (min(1.0, busy), max(0, total.marks - last.marks))

@@ -109,9 +109,10 @@ class LinkState:
         absent = (until for _, until in self._absent.values())
         return min((*absent, *([] if self._next_probe_ns is None else [self._next_probe_ns])), default=None)
 
-    def port_up(self, switch: str, port: int) -> bool:
-        """Whether a port is up, as far as the controller knows."""
-        return (switch, port) not in self._down
+    @property
+    def down_ports(self) -> frozenset[End]:
+        """The ports that are down, as far as the controller knows."""
+        return frozenset(self._down)
 
     def switch_ready(
         self, now_ns: int, switch: str, ports: Mapping[int, bool] | None

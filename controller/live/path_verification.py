@@ -11,6 +11,7 @@ from controller.live.verify import PROBES_IN_FLIGHT, ProbeOutcome, Verifier
 from controller.model.flow_plans import pinned_flows
 from controller.model.job import Job
 from controller.model.plan import Plan
+from controller.model.view import ProbeView
 from topo.graph import Topology
 
 log = logging.getLogger(__name__)
@@ -24,13 +25,16 @@ class PathVerification:
 
     `verified` and `unverified` hold the names of flows whose verification is over. `misrouted` holds those
     unverified flows whose probe took another path than planned. Without `probing` every flow that has a path
-    in the plan counts as unverified.
+    in the plan counts as unverified. `probes` has the last probe of each flow that came back, and `queues`
+    what waited at each (switch, port) when a probe last passed it, as (time in ns, packets).
     """
 
     def __init__(self, topology: Topology, timeout_ns: int, *, probing: bool) -> None:
         self.verified: set[str] = set()
         self.unverified: set[str] = set()
         self.misrouted: set[str] = set()
+        self.probes: dict[str, ProbeView] = {}
+        self.queues: dict[tuple[str, int], tuple[int, int]] = {}
         self._probing = probing
         self._verifier = Verifier(topology, timeout_ns)
         self._probes_asked: dict[str, str] = {}
@@ -56,6 +60,7 @@ class PathVerification:
         self._plan = plan
         for flows in (self.verified, self.unverified, self.misrouted):
             flows.clear()
+        self.probes = {flow: seen for flow, seen in self.probes.items() if flow in plan.flows}
         self._complaints = 0
         if self._probing:
             return self._verifier.begin(now_ns, pinned)
@@ -92,6 +97,10 @@ class PathVerification:
         outcomes = self._verifier.received(frame)
         if outcomes is None:
             return None
+        for outcome in outcomes:
+            self.probes[outcome.flow] = ProbeView(now_ns, outcome.hops, not outcome.verified)
+            for hop in outcome.hops:
+                self.queues[hop.switch, hop.egress_port] = now_ns, hop.queue_packets
         return (*self._verifier.next_frames(now_ns), *self._concluded(outcomes))
 
     def expire(self, now_ns: int) -> tuple[Effect, ...]:
@@ -103,6 +112,7 @@ class PathVerification:
         """Forget flows of a job that has left."""
         for flow in flows:
             self._verifier.forget(flow)
+            self.probes.pop(flow, None)
             for flows_known in (self.verified, self.unverified, self.misrouted):
                 flows_known.discard(flow)
 

@@ -90,7 +90,8 @@ class SavedState:
     def _has(self, kind: Kind, key: str) -> bool:
         """Whether the core has taken up a record."""
         match kind:
-            case Kind.FABRIC:
+            # `StoredHistory` removes what it does not take up.
+            case Kind.FABRIC | Kind.HISTORY:
                 return True
             case Kind.PORT_MAP:
                 return tuple(key.split(">")) in self._port_maps

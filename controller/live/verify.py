@@ -14,6 +14,7 @@ from itertools import takewhile
 
 from controller.live.messages import SendFrame
 from controller.model.traffic import TRAFFIC_CLASSES
+from controller.model.view import ProbeHop
 from controller.wire.rocev2 import ROCE_PORT
 from topo.addresses import is_ipv6, packed, unpacked
 from topo.graph import Topology
@@ -87,13 +88,14 @@ class ReturnedProbe:
 class ProbeOutcome:
     """The result of probing one flow.
 
-    `seen` is the path that the probe took, host to host; empty: it was lost.
+    `seen` is the path that the probe took, host to host; empty: it was lost. `hops` has its switches' notes.
     """
 
     flow: str
     verified: bool
     planned: tuple[str, ...]
     seen: tuple[str, ...]
+    hops: tuple[ProbeHop, ...] = ()
 
 
 def build_probe(flow: FiveTuple, src_mac: str, dst_mac: str, token: int) -> bytes:
@@ -256,9 +258,20 @@ class Verifier:
         if entry is None or entry.token != probe.token:
             return ()
         self._close(probe.flow)
-        nodes = tuple(self._names.get(hop.node_id, f"#{hop.node_id}") for hop in probe.hops)
+        hops = tuple(
+            ProbeHop(
+                self._names.get(hop.node_id, f"#{hop.node_id}"),
+                hop.ingress_port,
+                hop.egress_port,
+                hop.latency,
+                hop.queue_id,
+                hop.occupancy,
+            )
+            for hop in probe.hops
+        )
+        nodes = tuple(hop.switch for hop in hops)
         return tuple(
-            ProbeOutcome(flow, (path[0], *nodes, path[-1]) == path, path, (path[0], *nodes, path[-1]))
+            ProbeOutcome(flow, (path[0], *nodes, path[-1]) == path, path, (path[0], *nodes, path[-1]), hops)
             for flow, path in entry.flows.items()
         )
 

@@ -3,23 +3,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from controller.live.alarms import Alarms
 from controller.live.core import Core
+from controller.live.host_uplinks import HostUplinks
+from controller.live.link_loads import LinkLoads
+from controller.live.notices import Notice
 from controller.model.flow_plans import pinned_flows
 from controller.model.job import Job
+from controller.model.plan import Plan
 from controller.model.view import JobView, SwitchView, View
 from controller.southbound.fleet import SwitchFleet
 
+QUEUE_AGE_NS = 30_000_000_000
+"""After this time the depth of a queue that an INT probe has seen is unknown again. Chosen."""
 
-def build_view(core: Core, fleet: SwitchFleet, scenario: str) -> View:
-    """The present state. Only the control loop, which owns the core, may call this."""
-    topology = core.topology
-    up = {(s, p): core.links.port_up(s, p) for s, ports in topology.ports.items() for p in ports}
-    pinned = {name for name, *_ in pinned_flows(core.plan.flows)} if core.plan is not None else set()
-    return View(
-        time_ns=core.now_ns,
-        scenario=scenario,
-        topology=topology,
-        switches=tuple(
+
+class ViewBuilder:
+    """Makes the views of one core, and keeps what only views need. `history_off` says why nothing is stored;
+    empty: it is."""
+
+    def __init__(self, core: Core, scenario: str, history_off: Callable[[], str] = str) -> None:
+        self._core = core
+        self._scenario = scenario
+        self._history_off = history_off
+        self._uplinks = HostUplinks()
+        self._alarms = Alarms()
+        self._pinned: tuple[Plan | None, frozenset[str]] = None, frozenset()
+
+    def noticed(self, notice: Notice) -> None:
+        """Take up what has happened since the last view."""
+        self._uplinks.noticed(notice)
+
+    def view(self, fleet: SwitchFleet) -> View:
+        """The present state. Only the control loop, which owns the core, may call this."""
+        core = self._core
+        switches = tuple(
             SwitchView(
                 name,
                 client.address,
@@ -29,19 +49,48 @@ def build_view(core: Core, fleet: SwitchFleet, scenario: str) -> View:
                 core.counters.strays.get(name, ()),
             )
             for name, client in fleet.clients.items()
-        ),
-        links=core.counters.links(up),
-        jobs=tuple(_job(core, job) for job in core.registry.jobs),
-        plan=core.plan,
-        counters=core.counters.queues,
-        verified_paths=len(core.paths.verified & pinned),
-        unverified_paths=len(pinned - core.paths.verified),
-        fallback_flows=core.assignments.fallback_flows,
-        down_links=core.condition.down_links,
-        down_switches=core.condition.down_switches,
-        drained_links=core.links.drained.links,
-        drained_switches=core.links.drained.switches,
-    )
+        )
+        jobs = tuple(_job(core, job) for job in core.registry.jobs)
+        pinned = self._pinned_flows()
+        # A target that is not probed has no failed probes.
+        unverified = frozenset(core.paths.unverified) if core.settings.verify else frozenset()
+        return View(
+            time_ns=core.now_ns,
+            scenario=self._scenario,
+            topology=core.topology,
+            switches=switches,
+            links=self.links(),
+            jobs=jobs,
+            plan=core.plan,
+            counters=core.counters.queues,
+            verified_paths=len(core.paths.verified & pinned),
+            unverified_paths=len(pinned - core.paths.verified),
+            fallback_flows=core.assignments.fallback_flows,
+            down_links=core.condition.down_links,
+            down_switches=core.condition.down_switches,
+            drained_links=core.links.drained.links,
+            drained_switches=core.links.drained.switches,
+            measured_ns=core.counters.read_ns,
+            probes=dict(core.paths.probes),
+            unverified_flows=unverified,
+            alarms=self._alarms.at(core.now_ns, switches, jobs, unverified, self._history_off()),
+        )
+
+    def _pinned_flows(self) -> frozenset[str]:
+        """The flows of the plan in force that have a path; a plan may have very many."""
+        plan = self._core.plan
+        if self._pinned[0] is not plan:
+            names = frozenset(name for name, *_ in pinned_flows(plan.flows)) if plan is not None else ()
+            self._pinned = plan, frozenset(names)
+        return self._pinned[1]
+
+    def links(self) -> LinkLoads:
+        """The loads of all links now."""
+        core = self._core
+        oldest_ns = core.now_ns - QUEUE_AGE_NS
+        queues = {end: packets for end, (at_ns, packets) in core.paths.queues.items() if at_ns >= oldest_ns}
+        uplinks = self._uplinks.rates(core.now_ns)
+        return LinkLoads(core.topology, core.counters.loads, core.links.down_ports, uplinks, queues)
 
 
 def _job(core: Core, job: Job) -> JobView:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controller.model.job import Measurement, Profile
@@ -13,14 +13,21 @@ from topo.graph import Topology
 
 @dataclass(frozen=True, slots=True)
 class LinkLoad:
-    """One direction of a link over the last poll interval. `load` is the busy fraction, 0 to 1."""
+    """One direction of one cable over the last poll interval, from port to port; port 0 is a host's NIC.
+
+    `load` is the busy fraction, 0 to 1. `queue_packets` waited at `src_port` when an INT probe last passed.
+    What is not measured is None.
+    """
 
     src: str
+    src_port: int
     dst: str
-    rate_bps: int
-    load: float
-    marks: int
+    dst_port: int
+    rate_bps: int | None
+    load: float | None
+    marks: int | None
     up: bool
+    queue_packets: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +121,49 @@ class FallbackFlow:
 
 
 @dataclass(frozen=True, slots=True)
+class ProbeHop:
+    """What one switch wrote into an INT probe. `latency_ticks` count by the target's clock: microseconds on
+    v1model, nanoseconds on TNA. `queue_packets` waited in the queue `qid` of the egress port."""
+
+    switch: str
+    ingress_port: int
+    egress_port: int
+    latency_ticks: int
+    qid: int
+    queue_packets: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeView:
+    """The last INT probe of a flow that came back, at `time_ns`. `misrouted`: it took another path than the
+    planned one."""
+
+    time_ns: int
+    hops: tuple[ProbeHop, ...]
+    misrouted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """Something that an operator should look at, since `since_ns`. `kind` is one of ALARM_KINDS, `subject`
+    the switch, job or flow that it is about, empty where it is about the whole controller."""
+
+    kind: str
+    subject: str
+    since_ns: int
+    text: str
+
+
+ALARM_KINDS = ("silent_switch", "starved_job", "history_off", "failed_probes")
+"""A switch has no session; a job is below its floor, in no plan or silent; nothing of the history outlasts
+the process; INT probes of flows did not come back, or came another way."""
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """The controller at one moment of fabric time.
 
+    `measured_ns` is when the counters of switches were last read; None: never. `probes` are by flow.
     `down_links` (`Topology.cables`) and `down_switches` are what plans must not use, `drained_links` and
     `drained_switches` those of them that an operator has taken out of use.
     """
@@ -125,7 +172,7 @@ class View:
     scenario: str
     topology: Topology
     switches: tuple[SwitchView, ...]
-    links: tuple[LinkLoad, ...]
+    links: Sequence[LinkLoad]
     jobs: tuple[JobView, ...]
     plan: Plan | None
     counters: tuple[QueueCounter, ...]
@@ -136,3 +183,7 @@ class View:
     down_switches: frozenset[str] = frozenset()
     drained_links: frozenset[tuple[str, str]] = frozenset()
     drained_switches: frozenset[str] = frozenset()
+    measured_ns: int | None = None
+    probes: Mapping[str, ProbeView] = field(default_factory=dict)
+    unverified_flows: frozenset[str] = frozenset()
+    alarms: tuple[Alarm, ...] = ()

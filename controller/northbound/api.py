@@ -5,22 +5,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, FastAPI, HTTPException, Query, Request
-from fastapi.responses import StreamingResponse
+from fastapi import APIRouter, FastAPI, Header, HTTPException, Query, Request
+from fastapi.responses import Response, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 from fastapi_offline import FastAPIOffline
+from sse_starlette import EventSourceResponse
 
-from controller.model.view import View
 from controller.northbound import render, schema
 from controller.northbound.access import AccessCheck, AccessRules
+from controller.northbound.circle_routes import circle_routes
 from controller.northbound.drain_routes import drain_routes
+from controller.northbound.event_feed import EventFeed
 from controller.northbound.explain import ExplainedOut, explained
+from controller.northbound.fabric_routes import fabric_routes
 from controller.northbound.flow_routes import flow_routes
+from controller.northbound.fresh import READING_S, FreshViews
 from controller.northbound.health import HEALTH_PATHS, health_routes
+from controller.northbound.history_routes import history_routes
 from controller.northbound.job_routes import job_routes
 from controller.northbound.metrics import METRICS_PATH, MetricsSource, metrics_routes
 from controller.northbound.open_requests import OpenRequests
@@ -32,12 +36,11 @@ from controller.northbound.problems import add_handlers, problems
 from controller.northbound.request_rate import RequestRate
 from controller.northbound.source import ViewSource, current_view
 from controller.northbound.stream import ViewEncoder, view_events
-from controller.northbound.web import ResponseHeaders
+from controller.northbound.table_routes import table_routes
+from controller.northbound.web import ASKS_FOR_HEAD, ResponseHeaders
 from controller.wire.limits import MAX_WEB_REQUESTS
 
 PREFIX = "/api/v1"
-# Host time that a request for counters or loads waits at most for its own poll of the counters. Chosen.
-READING_S = 2.0
 _DOCS = f"{PREFIX}/docs"
 # Whoever watches whether the process lives has no token.
 PUBLIC_PATHS = frozenset({*HEALTH_PATHS, *(f"{PREFIX}{path}" for path in HEALTH_PATHS)})
@@ -112,27 +115,21 @@ def create_app(
     app.include_router(drain_routes(operations.drains), prefix=PREFIX)
     app.include_router(policy_routes(operations.policy), prefix=PREFIX)
     app.include_router(job_routes(operations.jobs), prefix=PREFIX)
-    app.include_router(_routes(source, app.state.closing, reading_s), prefix=PREFIX)
+    fresh = FreshViews(source, reading_s)
+    app.include_router(fabric_routes(fresh), prefix=PREFIX)
+    app.include_router(history_routes(operations.history), prefix=PREFIX)
+    app.include_router(table_routes(operations.tables), prefix=PREFIX)
+    app.include_router(circle_routes(operations.circles), prefix=PREFIX)
+    app.include_router(_routes(source, app.state.closing, fresh), prefix=PREFIX)
     if assets is not None:
         app.mount("/", StaticFiles(directory=assets, html=True), name="page")
     return app
 
 
-def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> APIRouter:
+def _routes(source: ViewSource, closing: asyncio.Event, fresh: FreshViews) -> APIRouter:
     router = APIRouter()
+    feed = EventFeed(source, closing)
     encode = ViewEncoder(lambda view: render.view(view).model_dump_json().encode())
-
-    async def after_polls(times: int) -> View:
-        """The view after `times` polls of the counters, which are polled only while somebody subscribes."""
-        last = current_view(source)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(reading_s), aclosing(source.subscribe()) as views:
-                async for view in views:
-                    times -= view.counters is not last.counters
-                    last = view
-                    if times <= 0:
-                        break
-        return current_view(source)
 
     @router.get("/jobs", summary="All live jobs", tags=["jobs"], responses=_NO_VIEW)
     async def get_jobs() -> schema.JobsOut:
@@ -186,7 +183,7 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
     @router.get("/fabric", summary="Nodes, cables and their load", tags=["fabric"], responses=_NO_VIEW)
     async def get_fabric() -> schema.FabricOut:
         # A load is the difference between two polls.
-        return render.fabric(await after_polls(2))
+        return render.fabric(await fresh.after_polls(2))
 
     @router.get(
         "/counters",
@@ -205,7 +202,7 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
                 raise HTTPException(
                     404, f"no switch {name!r}; present switches: {_names(view.topology.switch)}"
                 )
-        return render.counters(await after_polls(1), frozenset(switch) if switch else None)
+        return render.counters(await fresh.after_polls(1), frozenset(switch) if switch else None)
 
     @router.get(
         "/view",
@@ -214,7 +211,7 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
         responses=_NO_VIEW,
     )
     async def get_view() -> schema.ViewOut:
-        return render.view(await after_polls(2))
+        return render.view(await fresh.after_polls(2))
 
     @router.get(
         "/events",
@@ -228,6 +225,32 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
     async def get_events() -> EventStream:
         stream = view_events(source, encode, closing)
         return EventStream(stream, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+
+    @router.get(
+        "/stream",
+        summary="A keyframe, then the differences to it",
+        description="Server-sent events: one `keyframe`, then `difference` events, at most one a second and "
+        "20,000 bytes. A client that comes back with `Last-Event-ID` gets the differences that it has "
+        "missed, or a new keyframe.",
+        tags=["events"],
+        response_class=EventSourceResponse,
+        responses={
+            200: {"description": "An endless stream.", "content": {EventStream.media_type: {"schema": {}}}}
+        },
+    )
+    async def get_stream(
+        request: Request,
+        last_event_id: Annotated[
+            str | None, Header(max_length=100, description="`id` of the last event that was seen.")
+        ] = None,
+        accept_encoding: Annotated[str, Header(include_in_schema=False)] = "",
+        resume: Annotated[
+            str | None, Query(alias="last_event_id", max_length=100, description="As the header.")
+        ] = None,
+    ) -> Response:
+        if ASKS_FOR_HEAD in request.scope:
+            return Response(media_type=EventStream.media_type)
+        return feed.response(last_event_id or resume, accept_encoding)
 
     @router.get("/{path:path}", include_in_schema=False)
     async def get_nothing(path: str, request: Request) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from controller.northbound.circle_routes import CircleOperations
 from controller.northbound.drain_routes import DrainOperations
+from controller.northbound.history_routes import HistoryOperations
 from controller.northbound.job_routes import JobOperations
 from controller.northbound.placement_routes import PlacementOperations
 from controller.northbound.plan_routes import PlanOperations
 from controller.northbound.policy_routes import PolicyOperations
+from controller.northbound.table_routes import TableOperations
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +24,6 @@ class Operations:
     drains: DrainOperations | None = None
     policy: PolicyOperations | None = None
     jobs: JobOperations | None = None
+    circles: CircleOperations | None = None
+    tables: TableOperations | None = None
+    history: HistoryOperations | None = None

@@ -28,6 +28,14 @@ def cursor_after(name: str) -> str:
     return base64.urlsafe_b64encode(name.encode("utf-8", "surrogatepass")).decode()
 
 
+def parsed_number(cursor: str) -> int:
+    """The number that a cursor was made of. Raises OperationError for another cursor."""
+    name = _name_of(cursor)
+    if not (name.isascii() and name.isdecimal() and len(name) < 19):
+        raise _unknown()
+    return int(name)
+
+
 def page(names: Iterable[str], cursor: str | None, most: int) -> tuple[list[str], str | None]:
     """The names of a page, and the cursor of the next one; None: it is the last. `names` are sorted.
 
@@ -49,4 +57,8 @@ def _name_of(cursor: str) -> str:
     try:
         return base64.b64decode(cursor, altchars=b"-_", validate=True).decode("utf-8", "surrogatepass")
     except (binascii.Error, ValueError):
-        raise OperationError(404, "no such cursor; legal: `next` of a page") from None
+        raise _unknown() from None
+
+
+def _unknown() -> OperationError:
+    return OperationError(404, "no such cursor; legal: `next` of a page")

@@ -13,6 +13,7 @@ from controller.model.plan import FlowPlan, JobPlan, Plan, PolicyReference, Spre
 from controller.model.view import FallbackFlow, JobView, View
 from controller.northbound import schema
 from controller.routing.spreading import MOVE_FLOWLETS
+from topo.graph import Host
 
 _NS_PER_MS = 1e6
 
@@ -133,44 +134,56 @@ def _spread(value: SpreadClass) -> schema.SpreadOut:
 def fabric(view: View) -> schema.FabricOut:
     """Nodes and both directions of every cable, with loads where they are measured."""
     topology = view.topology
-    known = {s.name: s for s in view.switches}
-    switches = []
-    for s in topology.switches:
-        seen = known.get(s.name)
-        switches.append(
-            schema.SwitchOut(
-                name=s.name,
-                tier=s.tier.value,
-                device_id=s.device_id,
-                address=seen.address if seen else None,
-                state=cast(schema.SwitchState, seen.state) if seen else "connecting",
-                drained=s.name in view.drained_switches,
-                entries=seen.entries if seen else 0,
-                tables=dict(seen.tables) if seen else {},
-                strays=sum(stray.packets for stray in seen.strays) if seen else 0,
-                strays_by_port=tuple(
-                    schema.StrayOut(
-                        port=stray.port,
-                        host=topology.ports[s.name][stray.port].node,
-                        reason=cast(schema.StrayReason, stray.reason),
-                        packets=stray.packets,
-                    )
-                    for stray in (seen.strays if seen else ())
-                ),
-            )
-        )
     return schema.FabricOut(
         time_ns=view.time_ns,
         name=topology.name,
-        hosts=tuple(
-            schema.HostOut(name=h.name, ip=h.ip, leaf=h.leaf, leaf_port=h.leaf_port, rate_bps=h.rate_bps)
-            for h in topology.hosts
-        ),
-        switches=tuple(switches),
-        links=tuple(_links(view)),
+        hosts=tuple(map(host, topology.hosts)),
+        switches=tuple(switches(view)),
+        links=tuple(links(view)),
         verified_paths=view.verified_paths,
         unverified_paths=view.unverified_paths,
     )
+
+
+def host(value: Host) -> schema.HostOut:
+    """A host."""
+    return schema.HostOut(
+        name=value.name,
+        ip=value.ip,
+        leaf=value.leaf,
+        leaf_port=value.leaf_port,
+        rate_bps=value.rate_bps,
+        server=value.machine,
+    )
+
+
+def switches(view: View, names: Iterable[str] | None = None) -> Iterator[schema.SwitchOut]:
+    """Some switches as their sessions show them; `names` None: all."""
+    topology = view.topology
+    known = {s.name: s for s in view.switches}
+    for s in topology.switches if names is None else map(topology.switch.__getitem__, names):
+        seen = known.get(s.name)
+        yield schema.SwitchOut(
+            name=s.name,
+            tier=s.tier.value,
+            device_id=s.device_id,
+            address=seen.address if seen else None,
+            state=cast(schema.SwitchState, seen.state) if seen else "connecting",
+            drained=s.name in view.drained_switches,
+            down=s.name in view.down_switches - view.drained_switches,
+            entries=seen.entries if seen else 0,
+            tables=dict(seen.tables) if seen else {},
+            strays=sum(stray.packets for stray in seen.strays) if seen else 0,
+            strays_by_port=tuple(
+                schema.StrayOut(
+                    port=stray.port,
+                    host=topology.ports[s.name][stray.port].node,
+                    reason=cast(schema.StrayReason, stray.reason),
+                    packets=stray.packets,
+                )
+                for stray in (seen.strays if seen else ())
+            ),
+        )
 
 
 def counters(view: View, switches: frozenset[str] | None) -> schema.CountersOut:
@@ -280,15 +293,17 @@ def _flow(
     )
 
 
-def _links(view: View) -> Iterator[schema.LinkOut]:
-    measured = {(load.src, load.dst): load for load in view.links}
+def links(view: View) -> Iterator[schema.LinkOut]:
+    """Both directions of every cable: those of hosts, then those between switches."""
+    measured = {(load.src, load.src_port): load for load in view.links}
     drained = {end for cable in view.drained_links for end in view.topology.cables.get(cable, ())}
     ends = [(h.name, 0, h.leaf, h.leaf_port, h.rate_bps) for h in view.topology.hosts]
     ends += [(c.a, c.a_port, c.b, c.b_port, c.rate_bps) for c in view.topology.links]
     for a, a_port, b, b_port, capacity in ends:
         for src, src_port, dst, dst_port in ((a, a_port, b, b_port), (b, b_port, a, a_port)):
-            load = measured.get((src, dst))
+            load = measured.get((src, src_port))
             yield schema.LinkOut(
+                name=cable_name(view, src, src_port, dst, dst_port),
                 src=src,
                 dst=dst,
                 src_port=src_port,
@@ -297,6 +312,13 @@ def _links(view: View) -> Iterator[schema.LinkOut]:
                 rate_bps=load.rate_bps if load else None,
                 load=load.load if load else None,
                 marks=load.marks if load else None,
+                queue_packets=load.queue_packets if load else None,
                 up=load.up if load else True,
                 drained=(src, src_port) in drained,
             )
+
+
+def cable_name(view: View, src: str, src_port: int, dst: str, dst_port: int) -> str:
+    """The name of the cable between two ends, as requests name it."""
+    cable = view.topology.cable_at
+    return "-".join(cable[src, src_port] if src_port else cable[dst, dst_port])

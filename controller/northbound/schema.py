@@ -233,6 +233,7 @@ class HostOut(Out):
     leaf: str
     leaf_port: int
     rate_bps: int = Field(description="Line rate of the NIC in bit/s.")
+    server: str = Field(description="The machine that the NIC is in.")
 
 
 class StrayOut(Out):
@@ -258,6 +259,7 @@ class SwitchOut(Out):
     address: str | None = Field(description="Address of its P4Runtime server.")
     state: SwitchState
     drained: bool = Field(description="Whether an operator has taken it out of use.")
+    down: bool = Field(description="Whether plans avoid it because it has failed.")
     entries: int = Field(description="Table entries that the controller has written to it.")
     tables: dict[str, int] = Field(description="These entries by table of the P4 program.")
     strays: int = Field(
@@ -267,8 +269,10 @@ class SwitchOut(Out):
 
 
 class LinkOut(Out):
-    """One direction of a cable, over the last poll interval."""
+    """One direction of a cable, over the last poll interval. What a host sends is its mean over its workers'
+    last iterations, without headers."""
 
+    name: str = Field(description='The cable, as "leaf1-spine2"; of several beside it, "leaf1:5-spine2:1".')
     src: str
     dst: str
     src_port: int = Field(description="Port at src; 0 is a host's NIC.")
@@ -279,6 +283,9 @@ class LinkOut(Out):
         description="Fraction of the time that it was busy, 0 to 1; null: not measured."
     )
     marks: int | None = Field(description="Packets ECN-marked in the interval; null: not measured.")
+    queue_packets: int | None = Field(
+        description="Packets that an INT probe found waiting at src_port, 30 s ago at most; null: unknown."
+    )
     up: bool
     drained: bool = Field(description="Whether an operator has taken the cable out of use.")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from controller.model.view import View
@@ -21,6 +22,13 @@ class ViewSource(Protocol):
 
     def absence(self) -> str:
         """Why there is no view yet."""
+
+    def watching(self) -> AbstractContextManager[None]:
+        """Within it, somebody reads views from time to time, so counters are polled."""
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody watches, so that counters are polled."""
 
     def subscribe(self) -> AsyncGenerator[View]:
         """The newest view, again after each change. A slow reader misses views in between."""
@@ -60,6 +68,15 @@ class ViewBoard:
     def absence(self) -> str:
         """Why there is no view yet."""
         return self._absence()
+
+    def watching(self) -> AbstractContextManager[None]:
+        """Nothing is polled for this board."""
+        return nullcontext()
+
+    @property
+    def watched(self) -> bool:
+        """Nothing is polled for this board."""
+        return False
 
     async def subscribe(self) -> AsyncGenerator[View]:
         """The present view at once, if there is one, then the newest view after each change."""

@@ -26,6 +26,9 @@ from polyrhythm_files.renewal import FromFiles
 PORTS_TRIED = 20
 _GRACE_S = 2
 
+ASKS_FOR_HEAD = "polyrhythm.head"
+"""Is in the scope of a request that was HEAD and is routed as GET: an endless answer must not begin."""
+
 _CONTENT_POLICY = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'"
 # Swagger UI's page needs an inline script and inline styles.
 _DOCS_CONTENT_POLICY = (
@@ -173,7 +176,7 @@ class ResponseHeaders:
             return
         path = scope["path"]
         if scope["method"] == "HEAD" and (path.startswith(self._api_path) or path in self._head_paths):
-            scope = {**scope, "method": "GET"}
+            scope = {**scope, "method": "GET", ASKS_FOR_HEAD: True}
         policy = _DOCS_CONTENT_POLICY if scope["path"].startswith(self._docs_path) else _CONTENT_POLICY
 
         async def send_with_headers(message: Message) -> None:

@@ -91,14 +91,8 @@ class ControlLoop:
         self._reading: dict[str, asyncio.Task[None]] = {}
         self._precomputation = Precomputation(workers, with_writes=isinstance(clock, HostClock))
         self._read_backs = PeriodicTimer(options.read_back_ns)
-        self._publisher = ViewPublisher(
-            core,
-            clock,
-            publish,
-            scenario=options.scenario,
-            poll_ns=options.poll_ns,
-            poll_always=options.poll_always,
-        )
+        self._publisher = ViewPublisher(core, clock, publish, options, state)
+        self.recorder = self._publisher.recorder
         self.board = self._publisher.board
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.progress = Progress()
@@ -111,7 +105,9 @@ class ControlLoop:
         self._publisher.connect(fleet)
 
     def close(self) -> None:
-        """Stop the computations and the reads in the background."""
+        """Stop the computations and the reads in the background, and store what was measured last."""
+        if self._state is not None and (measured := self.recorder.history.under_way()) is not None:
+            self._state.save(self._core.plan, measured=(measured,))
         self._precomputation.cancel()
         for task in self._reading.values():
             task.cancel()
@@ -380,6 +376,7 @@ class ControlLoop:
         notices = core.take_notices()
         self.progress.noticed(notices)
         for notice in notices:
+            self._publisher.noticed(notice)
             self._publish(notice)
         self._save(core.plan, notices)
 
@@ -387,7 +384,7 @@ class ControlLoop:
         """Store what has changed, and then acknowledge workers. `plan` comes into force now, or is."""
         joined = self._core.registry.take_joined()
         if self._state is not None:
-            self._state.save(plan, notices, joined)
+            self._state.save(plan, notices, joined, self.recorder.history.take_finished())
 
     async def _send_frame(self, frame: SendFrame) -> None:
         if self._fleet is None:

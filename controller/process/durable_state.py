@@ -4,17 +4,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from controller.live.core import Core
 from controller.live.earlier_state import EarlierState, restore
+from controller.live.history import Bucket
+from controller.live.link_loads import LinkLoads
 from controller.live.messages import AgentEffect
 from controller.live.notices import Notice
 from controller.live.saved_state import SavedState, plan_in_force, read_back
+from controller.live.stored_history import StoredHistory
 from controller.model.plan import Plan
 from controller.process.state_writer import StateWriter
-from controller.store.interface import LoadedState, StateStore, StoredPlan
+from controller.store.interface import Kind, LoadedState, StateStore, StoredPlan
 from controller.store.records import plan_of
 
 
@@ -41,7 +45,12 @@ class DurableState:
         return cls(store, core, boot, loaded, stored)
 
     def __init__(
-        self, store: StateStore, core: Core, boot: str, loaded: LoadedState, stored: StoredPlan | None
+        self,
+        store: StateStore,
+        core: Core,
+        boot: str,
+        loaded: LoadedState,
+        stored: StoredPlan | None,
     ) -> None:
         """Take up what was loaded; `stored` is the plan in force. Raises as `open`."""
         earlier = read_back(loaded, plan_of(stored) if stored is not None else None, boot)
@@ -53,6 +62,13 @@ class DurableState:
         restore(core, earlier)
         at = [(kind, key) for kind, found in loaded.records.items() for key in found]
         self._saved = SavedState(core, boot, at, earlier)
+        self._history = StoredHistory(
+            loaded.records.get(Kind.HISTORY, {}),
+            core.now_ns,
+            time.time_ns() - core.now_ns,
+            len(LinkLoads(core.topology)),
+            same_fabric=bool(boot),
+        )
         self._loop = asyncio.get_running_loop()
         self._send: Callable[[AgentEffect], object] = lambda _: None
         self.writer = StateWriter(store, loaded, committed=self._committed)
@@ -61,11 +77,25 @@ class DurableState:
         """Set what sends an acknowledgement to an agent."""
         self._send = send
 
+    @property
+    def restored_history(self) -> Sequence[Bucket]:
+        """What an earlier controller measured on this fabric in the last 24 hours."""
+        return self._history.restored
+
     def save(
-        self, plan: Plan | None, notices: Iterable[Notice] = (), answers: Iterable[AgentEffect] = ()
+        self,
+        plan: Plan | None,
+        notices: Iterable[Notice] = (),
+        answers: Iterable[AgentEffect] = (),
+        measured: Iterable[Bucket] = (),
     ) -> None:
-        """Store what has changed, and send the answers after the commit. `plan` is, or comes, into force."""
+        """Store what has changed, and send the answers after the commit. `plan` is, or comes, into force.
+        `measured` are finished buckets of the history.
+        """
         change, answers = self._saved.change(plan, notices), tuple(answers)
+        history = self._history.changes(measured)
+        if history:
+            change = replace(change, records={**change.records, **history})
         if change or answers:
             self.writer.save(change, answers)
 

@@ -42,6 +42,7 @@ from controller.northbound.operations import Operations
 from controller.northbound.source import ViewBoard
 from controller.northbound.web import AddressError, assets_dir, serve
 from controller.process.chosen_store import open_store
+from controller.process.circles import RunningCircles
 from controller.process.clock import EmbeddedClock, HostClock
 from controller.process.control_loop import ControlLoop
 from controller.process.draining import RunningDrains
@@ -49,6 +50,7 @@ from controller.process.durable_state import DurableState
 from controller.process.latency import QUIET_S, GarbageCollection, switch_threads_often, watch_pauses
 from controller.process.listeners import Listeners
 from controller.process.loop_options import LoopOptions
+from controller.process.measured_past import RunningHistory
 from controller.process.placing import RunningPlacements
 from controller.process.plan_operations import RunningPlans
 from controller.process.policy_choice import RunningPolicy
@@ -58,6 +60,7 @@ from controller.process.start_options import StartOptions, add_arguments, check_
 from controller.process.state_options import SharedState
 from controller.process.status import ControllerStatus
 from controller.process.stop_request import StopRequest
+from controller.process.switch_tables import RunningTables
 from controller.process.workers import WorkerProcesses
 from controller.southbound.artefacts import ArtefactError, load_artefacts
 from controller.southbound.codec import Codec, PipelineError
@@ -292,6 +295,9 @@ class _Service:
                 RunningDrains(core, command, workers.tables),
                 RunningPolicy(core, command, agents),
                 RunningJobs(core, command),
+                RunningCircles(core, workers.plans),
+                RunningTables(core, fleet, workers.tables),
+                RunningHistory(core, control_loop.recorder),
             )
             url, close_web = await _serve_web(control_loop.board, status, start.listeners, operations)
             _say_ready(address, url, "leader" if leadership is not None else "alone")

@@ -4,38 +4,48 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 from controller.live.core import Core
 from controller.live.notices import CountersRead, Notice
-from controller.live.views import build_view
+from controller.live.recorder import Recorder
+from controller.live.views import ViewBuilder
 from controller.model.view import View
 from controller.northbound.source import ViewBoard
 from controller.process.clock import EmbeddedClock, HostClock, PeriodicTimer
+from controller.process.durable_state import DurableState
+from controller.process.loop_options import LoopOptions
 from controller.southbound.fleet import SwitchFleet
 
-# The least time between two views, in host time; a new plan is shown at once. Chosen: the page takes ten a
-# second.
+# The least time between two views, in host time; a new plan is shown at once. Chosen: requests a second see
+# what others have changed, and views of a large fabric take at most a part of the event loop's time.
 VIEW_INTERVAL_S = 0.05
+VIEW_PART = 0.05
+# How often the counters are read for the history while nobody watches, on the host's clock. Chosen: a bucket
+# of ten minutes has a value then.
+HISTORY_POLL_NS = 10_000_000_000
 
 
 class WatchedBoard(ViewBoard):
-    """A board that counts its subscribers.
+    """A board that counts its watchers.
 
-    Counters are polled only while there are subscribers. Without subscribers a view is made only when it is
-    asked for.
+    Counters are polled only while there are watchers. A view is made when it is asked for, and after each
+    change only while there are subscribers.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.watchers = 0
+        self._subscribers = 0
         self._make: Callable[[], View] | None = None
 
     def offer(self, make: Callable[[], View]) -> None:
         """The state has changed; `make()` returns the view of it."""
         self._make = make
-        if self.watchers:
+        if self._subscribers:
             self.snapshot()
 
     def snapshot(self) -> View | None:
@@ -45,39 +55,62 @@ class WatchedBoard(ViewBoard):
             self.publish(make())
         return super().snapshot()
 
-    async def subscribe(self) -> AsyncGenerator[View]:
-        """The current view, then the newest after each change."""
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Within it, counters are polled."""
         self.watchers += 1
-        self.snapshot()
         try:
-            async for view in super().subscribe():
-                yield view
+            yield
         finally:
             self.watchers -= 1
 
+    @property
+    def watched(self) -> bool:
+        """Whether there are watchers."""
+        return self.watchers > 0
+
+    async def subscribe(self) -> AsyncGenerator[View]:
+        """The current view, then the newest after each change."""
+        with self.watching():
+            self._subscribers += 1
+            self.snapshot()
+            try:
+                async for view in super().subscribe():
+                    yield view
+            finally:
+                self._subscribers -= 1
+
 
 class ViewPublisher:
-    """Decides when a view is published. `poll_always`: read counters also while no client watches."""
+    """Decides when a view is published, and when counters are read for views and for the history."""
 
     def __init__(
         self,
         core: Core,
         clock: EmbeddedClock | HostClock,
         publish: Callable[[Notice], None],
-        *,
-        scenario: str,
-        poll_ns: int,
-        poll_always: bool,
+        options: LoopOptions,
+        state: DurableState | None,
     ) -> None:
         self.board = WatchedBoard()
+        self.recorder = Recorder(core.topology)
         self._core = core
         self._clock = clock
         self._publish = publish
-        self._scenario = scenario
-        self._poll_always = poll_always
-        self._polls = PeriodicTimer(poll_ns, immediate=True)
+        self._poll_always = options.poll_always
+        self._polls = PeriodicTimer(options.poll_ns, immediate=True)
+        self._seldom_polls = PeriodicTimer(HISTORY_POLL_NS)
+        self._state = state
+        if state is not None:
+            self.recorder.history.restore(state.restored_history)
+        self._builder = ViewBuilder(core, options.scenario, self._history_off)
+        self._made_s = 0.0
         self._due: asyncio.TimerHandle | None = None
         self._fleet: SwitchFleet | None = None
+
+    def _history_off(self) -> str:
+        """Why nothing is stored; empty: it is."""
+        return self._state.writer.failure if self._state is not None else "it was started without --state"
 
     def connect(self, fleet: SwitchFleet) -> None:
         """Set the fleet whose counters are read."""
@@ -85,15 +118,20 @@ class ViewPublisher:
 
     @property
     def next_timer_ns(self) -> int | None:
-        """When to read the counters next; None while no client watches."""
-        return self._polls.next_ns
+        """When to read the counters next; None: not before a client watches."""
+        times = (self._polls.next_ns, self._seldom_polls.next_ns)
+        return min((t for t in times if t is not None), default=None)
 
     def poll_due(self) -> bool:
-        """Whether the counters are to be read now: a poll is due, and somebody watches."""
+        """Whether the counters are to be read now: a poll is due, and somebody watches. On the host's clock
+        they are also read for the history, seldom.
+        """
+        now_ns = self._clock.now_ns
+        seldom = isinstance(self._clock, HostClock) and self._seldom_polls.due(now_ns)
         if not (self._poll_always or self.board.watchers):
             self._polls.stop()
-            return False
-        return self._polls.due(self._clock.now_ns)
+            return seldom
+        return self._polls.due(now_ns)
 
     async def poll(self) -> None:
         """Read the counters of all switches now."""
@@ -101,12 +139,21 @@ class ViewPublisher:
             return
         core = self._core
         core.counters.read(core.now_ns, await self._fleet.read_counters())
+        self.recorder.loads_read(core.now_ns, self._builder.links())
         self._publish(CountersRead(core.now_ns, core.counters.queues))
 
+    def noticed(self, notice: Notice) -> None:
+        """Something has happened that views may show."""
+        self._builder.noticed(notice)
+        self.recorder.noticed(notice)
+
     def soon(self) -> None:
-        """The state has changed: publish a view within `VIEW_INTERVAL_S`, together with further changes."""
+        """The state has changed: publish a view within `VIEW_INTERVAL_S`, together with further changes. A
+        view that takes long to make comes later.
+        """
         if self._due is None:
-            self._due = asyncio.get_running_loop().call_later(VIEW_INTERVAL_S, self.now)
+            after_s = max(VIEW_INTERVAL_S, self._made_s / VIEW_PART)
+            self._due = asyncio.get_running_loop().call_later(after_s, self.now)
 
     def now(self) -> None:
         """Publish a view of the present state at once."""
@@ -114,4 +161,10 @@ class ViewPublisher:
             self._due.cancel()
             self._due = None
         if self._fleet is not None:
-            self.board.offer(partial(build_view, self._core, self._fleet, self._scenario))
+            self.board.offer(partial(self._make, self._fleet))
+
+    def _make(self, fleet: SwitchFleet) -> View:
+        began_s = time.perf_counter()
+        view = self._builder.view(fleet)
+        self._made_s = time.perf_counter() - began_s
+        return view

@@ -30,6 +30,10 @@ ECN_MARK_COUNTER = "ecn_marks"
 STRAY_COUNTER = "stray_packets"
 
 
+_METER_PARAMETERS = ("rate", "burst", "peak_rate", "peak_burst")
+"""Of a cell of a meter: packets a second, and packets (RFC 2698)."""
+
+
 class PipelineError(ValueError):
     """The P4 program lacks a table, action, field or counter that the controller needs."""
 
@@ -70,6 +74,7 @@ class _Table:
     fields: tuple[_Field, ...]
     actions: Mapping[str, tuple[int, tuple[int, ...]]]
     action_names: Mapping[int, str]
+    parameters: Mapping[str, tuple[str, ...]]
 
 
 class Codec:
@@ -111,6 +116,7 @@ class Codec:
                 tuple(_Field(f.id, f.name, f.match_type) for f in table.match_fields),
                 actions,
                 {ident: name for name, (ident, _) in actions.items()},
+                {ref.alias: tuple(p.name for p in schema.actions[ref.id].params) for ref in table.actions},
             )
         self.encoder = UpdateEncoder(
             self.message, {t.name: tuple(f.ident for f in t.fields) for t in self._tables.values()}
@@ -134,6 +140,16 @@ class Codec:
         if name not in self._tables:
             raise PipelineError(f"the P4 program has no table {name!r}")
         return self._tables[name].size
+
+    @property
+    def table_names(self) -> tuple[str, ...]:
+        """All tables of the program, and the meters whose cells the controller writes, sorted."""
+        return tuple(sorted((*self._tables, *(METERS & self._meters.keys()))))
+
+    def parameters(self, entry: Entry) -> tuple[str, ...]:
+        """The names of the parameters of an entry's action."""
+        table = self._tables.get(entry.table)
+        return _METER_PARAMETERS if table is None else table.parameters.get(entry.action, ())
 
     def has(self, name: str) -> bool:
         """Whether the program has a table or a meter of this name."""

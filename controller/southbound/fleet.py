@@ -256,6 +256,13 @@ class SwitchFleet:
         values = await asyncio.gather(*(self._read_counters(name) for name in ready))
         return dict(zip(ready, values, strict=True))
 
+    async def read_tables(self, name: str) -> tuple[bytes, ...]:
+        """Every table entry of a switch between two writes, as serialised ReadResponses. Raises
+        SessionError.
+        """
+        async with self._locks[name]:
+            return await self.clients[name].read_tables()
+
     # Reports of the switches' clients.
 
     async def switch_connected(self, name: str, fresh: bool) -> None:

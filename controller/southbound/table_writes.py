@@ -173,7 +173,7 @@ def reconcile(
 
     Most entries are as they should be, byte by byte. Only the others are decoded and compared.
     """
-    codec = _current_fabric().codec
+    codec = current_codec()
     entries = entries_of(name, wanted)
     missing = {codec.encoder.entry(entry): entry for entry in entries}
     others = []
@@ -181,7 +181,7 @@ def reconcile(
     for is_cell, data in read_entries(read):
         count += not is_cell
         if missing.pop(data, None) is None:
-            entry = codec.decode_cell(data) if is_cell else codec.decode(p4r.TableEntry.FromString(data))
+            entry = _decoded(is_cell, data)
             if entry is not None:
                 others.append(entry)
     stay = _staying(entries, others, found)
@@ -194,6 +194,22 @@ def reconcile(
         wanted_keys = {entry.key for entry in entries}
         after += _by_table(entry for key, entry in stay.items() if key not in wanted_keys)
     return replace(_as_writes(name, stages, after), read=count)
+
+
+def held_entries(read: Iterable[bytes]) -> tuple[Entry, ...]:
+    """The entries read from a switch (serialised ReadResponses), without those of unknown tables."""
+    found = (_decoded(is_cell, data) for is_cell, data in read_entries(read))
+    return tuple(entry for entry in found if entry is not None)
+
+
+def _decoded(is_cell: bool, data: bytes) -> Entry | None:
+    codec = current_codec()
+    return codec.decode_cell(data) if is_cell else codec.decode(p4r.TableEntry.FromString(data))
+
+
+def current_codec() -> Codec:
+    """The codec of the P4 program of this process."""
+    return _current_fabric().codec
 
 
 def _staying(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-SCHEMA = 1
+SCHEMA = 2
 """The version of the stored state: of its kinds, keys and values. A store of a newer version is refused."""
 
 
@@ -32,6 +32,7 @@ class Kind(StrEnum):
     PORT_MAP = "port_map"  # "SOURCE>DESTINATION", names of hosts; learned source ports
     NIC = "nic"  # the host's name; what its agent has reported about its NIC
     QUEUE_PAIR = "queue_pair"  # the flow's name; its open queue pair, where the NIC chooses port or DSCP
+    HISTORY = "history"  # begin of a bucket, Unix time in ns; what was measured in it
     FABRIC = "fabric"  # "condition": what is down; "drained"; "plan": that in force; "policy": the chosen one
 
 

@@ -63,6 +63,10 @@ def _from_0(db: sqlite3.Connection) -> None:
         _run(db, _HISTORY_OF_VERSION_0)
 
 
+def _from_1(db: sqlite3.Connection) -> None:
+    """Version 2 has records of the kind `history`, which version 1 does not know, in the same tables."""
+
+
 def _run(db: sqlite3.Connection, script: str) -> None:
     """Run statements within the open transaction; `executescript` would commit it first."""
     for statement in script.split(";"):
@@ -71,5 +75,5 @@ def _run(db: sqlite3.Connection, script: str) -> None:
 
 
 # The step of each version to the next one.
-_STEPS = (_from_0,)
+_STEPS = (_from_0, _from_1)
 assert len(_STEPS) == SCHEMA

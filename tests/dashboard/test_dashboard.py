@@ -75,26 +75,17 @@ def test_down_idle_unknown_and_busy_links_look_different(watched: Watched, serve
     links = {"idle": 0.0, "busy": 1.0}
     seen = {}
     base = replace(view(1, down=frozenset()), jobs=(), links=())
-    for name, load in links.items():
-        server.publish(
-            replace(base, links=(LinkLoad("leaf1", "spine1", int(load * CAPACITY), load, 7, True),))
-        )
-        expect(page.locator("#facts")).to_contain_text("all up")
+    one, back = ("leaf1", 5, "spine1", 1), ("spine1", 1, "leaf1", 5)
+    shown = {name: (LinkLoad(*one, int(load * CAPACITY), load, 7, True),) for name, load in links.items()} | {
+        "down": tuple(LinkLoad(*ends, 0, 0.0, 0, False) for ends in (one, back)),
+        "unknown": (),
+    }
+    for second, (name, loads) in enumerate(shown.items(), 2):
+        server.publish(replace(base, time_ns=second * 1_000_000_000, links=loads))
+        # The picture is of that view once the page tells its time.
+        expect(page.locator("#facts")).to_contain_text(f"Fabric time{second}.0 s")
+        expect(page.locator("#facts")).to_contain_text("1 down" if name == "down" else "all up")
         seen[name] = picture(page)
-    server.publish(replace(base, links=(LinkLoad("leaf1", "spine1", 0, 0.0, 0, False),)))
-    server.publish(
-        replace(
-            base,
-            links=tuple(
-                LinkLoad(*pair, 0, 0.0, 0, False) for pair in (("leaf1", "spine1"), ("spine1", "leaf1"))
-            ),
-        )
-    )
-    expect(page.locator("#facts")).to_contain_text("1 down")
-    seen["down"] = picture(page)
-    server.publish(base)
-    expect(page.locator("#facts")).to_contain_text("all up")
-    seen["unknown"] = picture(page)
     assert len(set(seen.values())) == 4
     page.locator("summary").click()
     row = page.locator("tr[data-row='leaf1>spine1']")

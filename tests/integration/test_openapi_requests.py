@@ -17,8 +17,8 @@ from operated_core import operated_core
 from controller.northbound.access import AccessRules
 from controller.northbound.tokens import Tokens, token_hash
 
-# The stream of events does not end; test_stream.py reads it.
-ENDLESS = "/events"
+# The streams of events do not end; test_stream.py and test_event_feed.py read them.
+ENDLESS = ("/events", "/stream")
 KNOWN = {"Authorization": "Bearer sesame"}
 
 

@@ -125,14 +125,15 @@ def view(step: int, *, down: frozenset[tuple[str, str]] = frozenset({("leaf1", "
             nodes = (src, TOPOLOGY.host[src].leaf, job.spine, TOPOLOGY.host[dst].leaf, dst)
             for hop in pairwise(nodes):
                 rates[hop] = rates.get(hop, 0) + rate
-    cables = [(h.name, h.leaf) for h in TOPOLOGY.hosts] + [(c.a, c.b) for c in TOPOLOGY.links]
+    cables = [((h.name, 0), (h.leaf, h.leaf_port)) for h in TOPOLOGY.hosts]
+    cables += [((c.a, c.a_port), (c.b, c.b_port)) for c in TOPOLOGY.links]
     links = []
-    for cable in cables:
-        for src, dst in (cable, cable[::-1]):
-            up = cable not in down
-            rate = rates.get((src, dst), 0) if up else 0
+    for ends in cables:
+        for src, dst in (ends, ends[::-1]):
+            up = (ends[0][0], ends[1][0]) not in down
+            rate = rates.get((src[0], dst[0]), 0) if up else 0
             marks = max(0, rate - 20_000_000) // 100_000
-            links.append(LinkLoad(src, dst, rate, rate / CAPACITY, marks, up))
+            links.append(LinkLoad(*src, *dst, rate, rate / CAPACITY, marks, up))
     jobs = []
     for number, job in enumerate(JOBS):
         base = job.period / MS
@@ -189,10 +190,17 @@ def view(step: int, *, down: frozenset[tuple[str, str]] = frozenset({("leaf1", "
 class Running:
     """A real server in a thread of its own; `publish` may be called from the test's thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, board: WatchedBoard, url: str) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, board: WatchedBoard, url: str, closing: asyncio.Event
+    ) -> None:
         self._loop = loop
         self._board = board
+        self._closing = closing
         self.url = url
+
+    def close_streams(self) -> None:
+        """End all event streams, as the end of a controller does."""
+        self._loop.call_soon_threadsafe(self._closing.set)
 
     def publish(self, value: View) -> None:
         """Show `value` from now on."""
@@ -260,7 +268,8 @@ def running(
         )
         server = await serve(app, port=port)
         stop = asyncio.Event()
-        box.append((asyncio.get_running_loop(), stop, Running(asyncio.get_running_loop(), board, server.url)))
+        loop = asyncio.get_running_loop()
+        box.append((loop, stop, Running(loop, board, server.url, app.state.closing)))
         ready.set()
         await stop.wait()
         await server.close()

@@ -10,13 +10,21 @@ from fake_source import TOPOLOGY
 
 from controller.agents.translate import WelcomeTerms
 from controller.live.core import Core
+from controller.live.recorder import Recorder
 from controller.live.settings import CoreSettings
 from controller.model.traffic import TRAFFIC_CLASSES
 from controller.northbound.operations import Operations
 from controller.planner import POLICIES
+from controller.process.circles import RunningCircles
 from controller.process.draining import RunningDrains
+from controller.process.measured_past import RunningHistory
 from controller.process.policy_choice import RunningPolicy
 from controller.process.requested_jobs import RunningJobs
+from controller.process.switch_tables import RunningTables
+from controller.southbound.artefacts import artefacts_dir
+from controller.southbound.desired import EcnProfile
+from controller.southbound.raw_calls import SessionError
+from controller.southbound.table_writes import set_fabric
 
 
 class Here:
@@ -33,12 +41,25 @@ class Agents:
     terms: WelcomeTerms
 
 
+class SilentSwitches:
+    """Switches of which none answers."""
+
+    clients = dict.fromkeys(TOPOLOGY.switch)
+
+    async def read_tables(self, name: str) -> tuple[bytes, ...]:
+        raise SessionError("no session")
+
+
 def operated_core() -> tuple[Core, Operations]:
     """A core on the fabric of fake_source, and the operations on it. They take effect at once."""
     core = Core(CoreSettings(TOPOLOGY, POLICIES["polyrhythm"], 1, verify=False, elephant_bytes=0))
     agents = Agents(WelcomeTerms("polyrhythm", TRAFFIC_CLASSES, 0))
+    set_fabric(TOPOLOGY, EcnProfile(5, 50, 0.1), artefacts_dir())
     return core, Operations(
         drains=RunningDrains(core, core.handle, Here()),
         policy=RunningPolicy(core, core.handle, agents),
         jobs=RunningJobs(core, core.handle),
+        circles=RunningCircles(core, Here()),
+        tables=RunningTables(core, SilentSwitches(), Here()),
+        history=RunningHistory(core, Recorder(TOPOLOGY)),
     )

@@ -13,7 +13,7 @@ from fake_source import TOPOLOGY, view
 from controller.live.core import Core
 from controller.live.messages import WorkerJoined
 from controller.live.settings import CoreSettings
-from controller.live.views import build_view
+from controller.live.views import ViewBuilder
 from controller.northbound.explain import explained
 from controller.planner import POLICIES, plan
 from topo.generate import leaf_spine
@@ -33,7 +33,7 @@ def lived(*jobs, policy="polyrhythm"):
         for rank, host in enumerate(member.hosts):
             core.handle(WorkerJoined(host, rank, member))
     core.adopt(plan(core.plan_input()))
-    return build_view(core, NoFleet(), "test")
+    return ViewBuilder(core, "test").view(NoFleet())
 
 
 def explain(shown, name):

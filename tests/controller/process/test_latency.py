@@ -17,6 +17,7 @@ from controller.live.settings import CoreSettings
 from controller.planner import POLICIES
 from controller.process.clock import HostClock
 from controller.process.latency import FULL_AT_LATEST_S, FULL_EVERY_S, QUIET_S, GarbageCollection
+from controller.process.loop_options import LoopOptions
 from controller.process.view_publisher import ViewPublisher
 from topo.generate import leaf_spine
 
@@ -120,9 +121,8 @@ def test_views_are_made_for_those_who_look():
     )
 
     async def look():
-        shown = ViewPublisher(
-            core, HostClock(), lambda notice: None, scenario="s", poll_ns=1, poll_always=False
-        )
+        options = LoopOptions("s", 1, poll_always=False, read_back_ns=1)
+        shown = ViewPublisher(core, HostClock(), lambda notice: None, options, None)
         shown.connect(Switches())
         assert shown.board.snapshot() is None
         core.now_ns = 5
