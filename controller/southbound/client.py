@@ -110,6 +110,7 @@ class SwitchClient:
         self._leads: Callable[[], bool] = _always
         self._write_lock = asyncio.Lock()
         self._open_calls: OpenCalls = set()
+        self._hurry = asyncio.Event()
         self._in_flight = asyncio.Semaphore(WRITES_IN_FLIGHT)
         # Set by a write whose fate is unknown, until a session with a higher election id has begun.
         self._unanswered = asyncio.Event()
@@ -118,6 +119,10 @@ class SwitchClient:
         """Bid with these election ids, and send nothing once `leads()` is false. Call it before `run`."""
         self._arbitration.bid_with(ids)
         self._leads = leads
+
+    def suspect(self) -> None:
+        """Something speaks for a failure of the switch: ask for a sign of life at once."""
+        self._hurry.set()
 
     async def run(self) -> None:
         """Connect and serve; after a lost session connect again, with growing pauses.
@@ -273,7 +278,7 @@ class SwitchClient:
                 if error.code != GRPCStatusCode.UNIMPLEMENTED:
                     raise
 
-        raise SessionError(await heartbeat.silence(ask))
+        raise SessionError(await heartbeat.silence(ask, self._hurry))
 
     async def _watch_writes(self) -> None:
         """Raises SessionError after a write without an answer. It may still be carried out later, so what is

@@ -296,7 +296,13 @@ class SwitchFleet:
         self._listener.packet_in(name, packet)
 
     def port_states(self, name: str, states: Mapping[int, bool]) -> None:
-        """Pass the port states on."""
+        """Pass the port states on. A switch at the other end of such a cable may have lost its power: its
+        session may stand, although it has forgotten its tables.
+        """
+        for port in states:
+            peer = self._topology.ports[name].get(port)
+            if peer is not None and peer.node in self.clients:
+                self.clients[peer.node].suspect()
         self._listener.port_states(name, states)
 
     def _ended(self, task: asyncio.Task[None]) -> None:

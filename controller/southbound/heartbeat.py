@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -23,10 +24,15 @@ class Heartbeat:
     interval_s: float = 1.0
     deadline_s: float = 1.0
 
-    async def silence(self, ask: Callable[[], Awaitable[None]]) -> str:
-        """Call `ask` again and again until the switch is silent; returns what happened, in words."""
+    async def silence(self, ask: Callable[[], Awaitable[None]], hurry: asyncio.Event) -> str:
+        """Call `ask` again and again until the switch is silent; returns what happened, in words.
+
+        `hurry` ends the interval that passes.
+        """
         while True:
-            await asyncio.sleep(self.interval_s)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(hurry.wait(), self.interval_s)
+            hurry.clear()
             try:
                 async with asyncio.timeout(self.deadline_s):
                     await ask()

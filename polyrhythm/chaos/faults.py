@@ -15,7 +15,7 @@ KINDS = {
     "agent-restart": "SIGTERM to an agent; it starts again",
     "agent-stop": "SIGSTOP to an agent, then SIGCONT",
     "agent-silence": "nothing passes between an agent and the controller, and no connection breaks",
-    "switch-dead": "a switch loses power and comes back empty",
+    "switch-dead": "a switch loses power and comes back empty; its connections break, or stand in silence",
     "switch-empty": "a switch restarts at once, without its tables",
     "switch-silence": "nothing passes between a switch and the controller, and no connection breaks",
     "switch-reset": "all connections of a switch with the controller break",

@@ -27,6 +27,8 @@ _CALL_S = 2.0
 _FLOOD_CONNECTIONS = 200
 _FLOOD_REQUESTS = 300
 _GARBAGE_BYTES = 3000
+# Chosen: how often a switch that loses power breaks no connection.
+_NO_FAREWELL = 0.5
 
 
 def inject(cluster: ChaosCluster, fault: Fault, wait: Callable[[float], None]) -> None:
@@ -140,7 +142,10 @@ def _silence(proxy: Proxy, fault: Fault, wait: Wait) -> None:
 def _switch_dead(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
     name = _switch(cluster, fault)
     cluster.command(do="stop", switch=name)
-    cluster.to_switch[name].cut()
+    if fault.rng().random() < _NO_FAREWELL:
+        cluster.to_switch[name].abandon()
+    else:
+        cluster.to_switch[name].cut()
     wait(fault.duration_s)
     cluster.command(do="start", switch=name)
 

@@ -57,6 +57,15 @@ class Proxy:
         for near, _ in pairs:
             _break(near)
 
+    def abandon(self) -> None:
+        """Leave the present connections silent for ever, while the target sees their end. New ones pass."""
+        with self._lock:
+            pairs = list(self._pairs)
+            self._passing = threading.Event()
+            self._passing.set()
+        for _, far in pairs:
+            _break(far)
+
     def close(self) -> None:
         """End all connections and close the port."""
         self._closed = True
@@ -85,15 +94,20 @@ class Proxy:
         pair = (near, far)
         with self._lock:
             self._pairs.add(pair)
+            passing = self._passing
         for source, sink in ((near, far), (far, near)):
-            threading.Thread(target=self._pass, args=(source, sink, pair), daemon=True).start()
+            threading.Thread(target=self._pass, args=(source, sink, pair, passing), daemon=True).start()
 
     def _pass(
-        self, source: socket.socket, sink: socket.socket, pair: tuple[socket.socket, socket.socket]
+        self,
+        source: socket.socket,
+        sink: socket.socket,
+        pair: tuple[socket.socket, socket.socket],
+        passing: threading.Event,
     ) -> None:
         try:
             while data := source.recv(65536):
-                self._passing.wait()
+                passing.wait()
                 if self._cut_after is not None:
                     data, rest = data[: self._cut_after], data[self._cut_after :]
                     self._cut_after -= len(data)
@@ -109,6 +123,7 @@ class Proxy:
                     sink.sendall(data)
         except OSError:
             pass
+        passing.wait()
         with self._lock:
             lost = pair not in self._pairs
             self._pairs.discard(pair)

@@ -23,8 +23,20 @@ def test_a_switch_is_silent_when_a_request_has_no_answer(answers: int) -> None:
         if asked > answers:
             await asyncio.sleep(PATIENCE_S)
 
-    words = on_loop(Heartbeat(interval_s=0.001, deadline_s=0.02).silence(ask))
+    words = on_loop(Heartbeat(interval_s=0.001, deadline_s=0.02).silence(ask, asyncio.Event()))
     assert (asked, words) == (answers + 1, "silent: no answer within 0.02 s")
+
+
+def test_a_suspected_switch_is_asked_at_once() -> None:
+    async def silence() -> str:
+        hurry = asyncio.Event()
+        hurry.set()
+        async with asyncio.timeout(PATIENCE_S):
+            return await Heartbeat(interval_s=10 * PATIENCE_S, deadline_s=0.02).silence(
+                asyncio.Event().wait, hurry
+            )
+
+    assert on_loop(silence()) == "silent: no answer within 0.02 s"
 
 
 def test_a_broken_connection_is_no_silence() -> None:
@@ -32,7 +44,7 @@ def test_a_broken_connection_is_no_silence() -> None:
         raise ConnectionError("gone")
 
     with pytest.raises(ConnectionError, match="gone"):
-        on_loop(Heartbeat(interval_s=0.001).silence(ask))
+        on_loop(Heartbeat(interval_s=0.001).silence(ask, asyncio.Event()))
 
 
 def test_nothing_waits_for_a_silent_switch(fabric, start_controller, connect):
