@@ -114,7 +114,7 @@ class Core:
             settings, self.registry, self.unplannable, self.queue_pairs, self.floors, self.probes
         )
         self.reannouncement = Reannouncement(settings.topology.host, settings.restart_grace_ns)
-        self.resumes = False
+        self.resumes, self.last_number = False, 0
         self._effects: list[Effect] = []
         self._notices: list[Notice] = []
 
@@ -132,8 +132,8 @@ class Core:
 
     def take_effects(self) -> tuple[Effect, ...]:
         """The messages and frames to send, in order. Each is returned once."""
-        effects, self._effects = tuple(map(self._authority.for_agent, self._effects)), []
-        return effects
+        effects, self._effects = self._effects, []
+        return tuple(map(self._authority.for_agent, effects))
 
     def take_notices(self) -> tuple[Notice, ...]:
         """The notices for Ryu applications, in order. Each is returned once."""
@@ -164,7 +164,7 @@ class Core:
 
     def input_now(self) -> PlanInput:
         """The planner's input for the present state, as it is."""
-        return self.inputs.at(self.now_ns, self.condition, self.planned)
+        return self.inputs.at(self.now_ns, self.condition, self.planned, self.last_number)
 
     def in_force(self, plan: Plan) -> Plan:
         """The plan as it comes into force, with `PlanOverlays`. The same object for the same plan."""

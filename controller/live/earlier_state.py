@@ -38,6 +38,7 @@ class EarlierState:
     same_clock: bool = True
     nics: tuple[AgentUp, ...] = ()
     queue_pairs: tuple[FlowOpened, ...] = ()
+    last_number: int = 0
 
 
 def taken_up(earlier: EarlierState, topology: Topology, now_ns: int) -> Plan | None:
@@ -49,7 +50,7 @@ def taken_up(earlier: EarlierState, topology: Topology, now_ns: int) -> Plan | N
         log.warning("plan %d is not taken up: the fabric has no %s any more", plan.version, gone)
         return replace(
             plan,
-            version=plan.version + 1,
+            version=1 + max(plan.version, earlier.last_number),
             flows={},
             jobs={},
             links=(),
@@ -89,12 +90,13 @@ def restore(core: Core, earlier: EarlierState) -> None:
         (nic for nic in earlier.nics if nic.host in core.topology.host),
         (opened for opened in earlier.queue_pairs if core.registry.job_of(opened.flow) is not None),
     )
+    core.last_number = earlier.last_number
     policy = core.settings.policy.reference
     plan = taken_up(earlier, core.topology, core.now_ns)
     planned = set(plan.jobs) if plan is not None else set()
     core.wants_plan |= planned != {j.name for j in core.registry.jobs}
     if plan is not None:
-        # A plan without jobs says only which number comes next.
+        # A plan without jobs need not be replaced when the policy has changed.
         core.plan = core.planned = plan if plan.jobs else replace(plan, policy=policy)
         core.assignments.restored(plan, core.registry)
         core.resumes = bool(plan.jobs)

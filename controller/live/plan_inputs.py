@@ -33,7 +33,9 @@ class PlanInputs:
     floors: FloorWatch
     probes: IntProbes
 
-    def at(self, now_ns: int, condition: FabricCondition, previous: Plan | None) -> PlanInput:
+    def at(
+        self, now_ns: int, condition: FabricCondition, previous: Plan | None, last_number: int
+    ) -> PlanInput:
         """The input at this moment; `previous` is the last plan as it was made."""
         settings, jobs = self.settings, self._jobs()
         return PlanInput(
@@ -52,6 +54,7 @@ class PlanInputs:
             mistrusted=frozenset(self.queue_pairs.mistrusted),
             pin_capacity=settings.pin_capacity,
             mltcp_hosts=self.queue_pairs.mltcp_hosts,
+            last_number=last_number,
         )
 
     def of_some(self, inputs: PlanInput, active: frozenset[str], epoch_ns: int) -> PlanInput:

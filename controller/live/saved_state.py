@@ -21,7 +21,7 @@ from controller.live.notices import (
 )
 from controller.live.operator_commands import ChosenPolicy
 from controller.model.job import Job
-from controller.model.plan import Plan, PolicyReference
+from controller.model.plan import Plan
 from controller.routing.assign import Learned
 from controller.southbound.table_writes import FabricCondition
 from controller.store.interface import Kind, LoadedState
@@ -29,6 +29,9 @@ from controller.store.records import PlanInForce, Workers, decode
 
 # A port map as it is stored: each path with its source ports.
 _PORTS = tuple[tuple[tuple[str, ...], tuple[int, ...]], ...]
+# Chosen: so many plan numbers are reserved at once. Plans are shown before they are stored; after a crash the
+# numbers go on above those that may have been shown. The store may be late by half of them.
+RESERVED_NUMBERS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,7 @@ class SavedState:
         known = [j.announced for j in earlier.jobs] if earlier is not None else []
         self._announced = {job.name: job for job in known if core.registry.declared(job.name) is job}
         self._nics = dict(core.queue_pairs.nics)
+        self._reserved = 0
         self._gone = {at for at in stored if not self._has(*at)}
 
     def _has(self, kind: Kind, key: str) -> bool:
@@ -112,6 +116,9 @@ class SavedState:
         if plan is not None and plan is not self._plan:
             self._plan, plans = plan, (plan,)
             records[Kind.FABRIC, "plan"] = PlanInForce(plan.version, self._boot)
+            if self._reserved < plan.version + RESERVED_NUMBERS // 2:
+                self._reserved = plan.version + RESERVED_NUMBERS
+                records[Kind.FABRIC, "plan numbers"] = self._reserved
         if core.condition != self._condition:
             self._condition = core.condition
             records[Kind.FABRIC, "condition"] = core.condition
@@ -128,6 +135,12 @@ class SavedState:
             if self._nics.get(host) is not nic:
                 records[Kind.NIC, host] = self._nics[host] = nic
         return StateChange(records, plans, tuple(e for e in map(event_of, notices) if e is not None))
+
+    def at_end(self) -> StateChange:
+        """What to store before an orderly end: no number beyond the last one is reserved any more."""
+        if self._plan is None or not self._reserved:
+            return StateChange()
+        return StateChange({(Kind.FABRIC, "plan numbers"): self._plan.version})
 
     def _ports(self) -> Mapping[tuple[Kind, str], object | None]:
         learned = self._core.probes.learned(self._core.condition) or {}
@@ -172,9 +185,6 @@ def read_back(loaded: LoadedState, plan: Plan | None, boot: str) -> EarlierState
     fabric = records.get(Kind.FABRIC, {})
     condition, drained, policy = fabric.get("condition"), fabric.get("drained"), fabric.get("policy")
     in_force = plan_in_force(loaded)
-    if plan is None and loaded.last_version:
-        # No plan is in force, but plan numbers go on.
-        plan = Plan(loaded.last_version, PolicyReference(""), 0, {}, {}, ())
     port_maps = {}
     for pair, data in records.get(Kind.PORT_MAP, {}).items():
         src, _, dst = pair.partition(">")
@@ -192,7 +202,15 @@ def read_back(loaded: LoadedState, plan: Plan | None, boot: str) -> EarlierState
             decode(d, FlowOpened, f"queue pair of flow {f}")
             for f, d in records.get(Kind.QUEUE_PAIR, {}).items()
         ),
+        last_number=last_number(loaded),
     )
+
+
+def last_number(loaded: LoadedState) -> int:
+    """The highest plan number that may have been shown; 0: none. Raises StoreRefusedError."""
+    data = loaded.records.get(Kind.FABRIC, {}).get("plan numbers")
+    reserved = 0 if data is None else decode(data, int, "the reserved plan numbers")
+    return max(loaded.last_version, reserved)
 
 
 def plan_in_force(loaded: LoadedState) -> PlanInForce | None:

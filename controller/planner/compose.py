@@ -56,7 +56,7 @@ def plan_of(candidate: Candidate) -> Plan:
     )
     pairs, mice_pairs = planned_pairs(inputs.jobs, flows)
     return Plan(
-        inputs.previous.version + 1 if inputs.previous else 1,
+        inputs.number,
         inputs.policy.reference,
         inputs.epoch_ns,
         flows,

@@ -34,6 +34,7 @@ class PlanInput:
     `mistrusted` took another path than their source port should give them. A switch has room for entries of
     `pin_capacity` single flows. On `mltcp_hosts` the NICs can send by MLTCP, job by job. `measured_ns` is the
     iteration that jobs were measured to take under `previous`, where that was more than its `floor_ns`.
+    Plans have numbers above `last_number`: those up to it may have been given before `previous` was taken up.
     """
 
     topology: Topology
@@ -51,6 +52,12 @@ class PlanInput:
     pin_capacity: int = PIN_CAPACITY
     mltcp_hosts: frozenset[str] = frozenset()
     measured_ns: Mapping[str, int] = field(default_factory=dict)
+    last_number: int = 0
+
+    @property
+    def number(self) -> int:
+        """The number (`Plan.version`) of the plan that is made."""
+        return 1 + max(self.last_number, self.previous.version if self.previous is not None else 0)
 
 
 def check(inputs: PlanInput) -> None:

@@ -64,7 +64,7 @@ def rolled_back(earlier: Plan, inputs: PlanInput) -> Plan:
     pairs, mice_pairs = planned_pairs(jobs, flows)
     return replace(
         earlier,
-        version=inputs.previous.version + 1 if inputs.previous is not None else 1,
+        version=inputs.number,
         epoch_ns=min(earlier.epoch_ns, inputs.epoch_ns),
         flows=flows,
         jobs={name: job for name, job in earlier.jobs.items() if name in present},

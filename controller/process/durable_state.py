@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 from controller.live.core import Core
 from controller.live.earlier_state import EarlierState, restore
@@ -55,10 +54,7 @@ class DurableState:
         """Take up what was loaded; `stored` is the plan in force. Raises as `open`."""
         earlier = read_back(loaded, plan_of(stored) if stored is not None else None, boot)
         if not boot:
-            earlier = EarlierState(plan=earlier.plan)
-        elif earlier.plan is not None and earlier.plan.version < loaded.last_version:
-            # A plan was stored, but not as the one in force. Its number is taken.
-            earlier = replace(earlier, plan=replace(earlier.plan, version=loaded.last_version))
+            earlier = EarlierState(last_number=earlier.last_number)
         restore(core, earlier)
         at = [(kind, key) for kind, found in loaded.records.items() for key in found]
         self._saved = SavedState(core, boot, at, earlier)
@@ -101,6 +97,7 @@ class DurableState:
 
     def close(self) -> None:
         """Commit what waits, and close the store."""
+        self.writer.save(self._saved.at_end())
         self.writer.close()
 
     def _committed(self, answers: tuple[AgentEffect, ...]) -> None:

@@ -10,7 +10,7 @@ from control_rig import job
 from controller.live.core import Core
 from controller.live.earlier_state import restore
 from controller.live.messages import AgentUp, FlowOpened, PortsSeen, WorkerJoined, WorkerLeft
-from controller.live.saved_state import SavedState, read_back
+from controller.live.saved_state import RESERVED_NUMBERS, SavedState, read_back
 from controller.live.settings import CoreSettings
 from controller.planner import plan
 from controller.planner.registry import POLICIES
@@ -99,7 +99,7 @@ def test_a_job_that_does_not_fit_any_more_is_left_out_and_removed(caplog):
     assert "job b: the fabric has no host named h4" in caplog.text
     # The plan leads to a host that is gone: it is not taken up, but its number is.
     assert smaller.plan.flows == {}
-    assert smaller.plan.version == before.plan.version + 1
+    assert smaller.plan.version == before.plan.version + RESERVED_NUMBERS + 1
     assert smaller.wants_plan
     stored.take(SavedState(smaller, "boot1", stored.keys(), earlier).change(smaller.plan))
     assert set(stored.records[Kind.JOB]) == {"a"}
@@ -120,7 +120,7 @@ def test_another_policy_makes_a_new_plan_and_numbers_go_on():
     after = new_core("ecmp")
     restore(after, read_back(stored.loaded(), stored.plans[before.plan.version], "boot1"))
     assert after.wants_plan
-    assert plan(after.plan_input()).version == before.plan.version + 1
+    assert plan(after.plan_input()).version == before.plan.version + RESERVED_NUMBERS + 1
     # Where no plan is known to be in force, too.
     empty = new_core()
     restore(empty, read_back(LoadedState(last_version=41), None, "boot1"))
