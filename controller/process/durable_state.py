@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from controller.live.core import Core
 from controller.live.earlier_state import EarlierState, restore
