@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import resource
 import signal
 import socket
 import sys
@@ -28,6 +29,9 @@ __all__ = ["add_arguments", "run"]
 
 _LOG = logging.getLogger("polyrhythm.switch")
 _BURST = 64
+# Files and connections that the process may have open, where its hard limit allows. Chosen: connections that
+# say nothing for `grpc.server_handshake_timeout_ms` then leave room for those of controllers.
+_OPEN_FILES = 65_536
 _LEVELS = dict(
     zip(
         LOG_LEVELS,
@@ -56,6 +60,7 @@ def _run(settings: SwitchSettings) -> None:
         )
     if settings.thrift_port is not None:
         _LOG.info("--thrift-port %d is unused: there is no Thrift server", settings.thrift_port)
+    _raise_file_limit()
     with ExitStack() as stack:
         loop = HostLoop()
         stack.callback(loop.close)
@@ -93,6 +98,13 @@ def _run(settings: SwitchSettings) -> None:
         secured = "" if settings.tls is None else " with TLS"
         _LOG.info("device %d serves P4Runtime and gNMI%s on %s", settings.device_id, secured, server.address)
         loop.run()
+
+
+def _raise_file_limit() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _read(path: Path) -> bytes:

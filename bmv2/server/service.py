@@ -28,11 +28,15 @@ _CALLS = 16_384
 # which a fabric takes its controller for gone.
 _PING_MS = 60_000
 _PING_PATIENCE_MS = 60_000
+# How long a new connection may take to speak HTTP/2, and TLS before it. Chosen: far beyond what a slow client
+# needs, and few connections that say nothing are open at a time.
+_HANDSHAKE_MS = 30_000
 _INJECTION_THREADS = 4
 _OPTIONS = (
     ("grpc.so_reuseport", 0),
     ("grpc.max_receive_message_length", 64 << 20),
     ("grpc.max_metadata_size", 1 << 20),
+    ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
     ("grpc.keepalive_time_ms", _PING_MS),
     ("grpc.keepalive_timeout_ms", _PING_PATIENCE_MS),
     ("grpc.http2.max_pings_without_data", 0),

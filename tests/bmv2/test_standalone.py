@@ -4,6 +4,7 @@
 import argparse
 import json
 import os
+import re
 import shutil
 import socket
 import struct
@@ -58,6 +59,23 @@ def test_frames_cross_real_interfaces_and_carrier_is_told(tmp_path):
         "b0_in.pcap": 0,
         "b0_out.pcap": 1,
     }
+
+
+def test_the_process_may_have_as_many_files_open_as_the_system_allows():
+    """Connections that say nothing take a file each; of the usual 1,024 none would be left for a controller."""
+    address = socket.socket()
+    address.bind(("127.0.0.1", 0))
+    port = address.getsockname()[1]
+    address.close()
+
+    arguments = ["switch", "--no-p4", "--log-console", "--", "--grpc-server-addr", f"127.0.0.1:{port}"]
+    few = ["sh", "-c", 'ulimit -Sn 256; ulimit -Hn 4096; exec "$@"', "sh"]
+    command = [*few, sys.executable, "-m", "polyrhythm", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert "serves P4Runtime" in process.stdout.readline()
+        limits = Path(f"/proc/{process.pid}/limits").read_text()
+        process.terminate()
+    assert re.search(r"Max open files +(\d+) +(\d+)", limits).groups() == ("4096", "4096")
 
 
 def captured(path, text):

@@ -2,6 +2,7 @@
 """Clients that do not read, and more streams than the server holds: the primary is served."""
 
 import queue
+import socket
 import threading
 
 import grpc
@@ -107,6 +108,25 @@ def test_more_silent_streams_than_seats(start_rig, connect, config, monkeypatch)
     finally:
         for stream in streams:
             stream.close()
+
+
+def test_a_connection_that_says_nothing_is_closed(start_rig, connect, config, monkeypatch):
+    changed = tuple((key, 300 if "handshake" in key else value) for key, value in service._OPTIONS)
+    assert changed != service._OPTIONS
+    monkeypatch.setattr(service, "_OPTIONS", changed)
+    rig = start_rig()
+    host, _, port = rig.server.address.rpartition(":")
+    silent = [socket.create_connection((host, int(port)), timeout=PATIENCE_S) for _ in range(50)]
+    # A controller that comes meanwhile is served.
+    primary = connect(rig.server.address)
+    assert primary.arbitrate(5).status.code == rpc_code.OK
+    primary.set_config(config)
+    for connection in silent:
+        with connection:
+            # What HTTP/2 says first, and then the end.
+            while connection.recv(4096):
+                pass
+    primary.write()
 
 
 def test_streams_that_have_spoken_keep_their_seats():
