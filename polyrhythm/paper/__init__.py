@@ -8,6 +8,10 @@ import argparse
 from polyrhythm.subcommands import CommandParser, add_commands, run_command
 
 EXPERIMENTS = {
+    "all": (
+        "polyrhythm.paper.overview",
+        "every experiment, and one HTML report of the papers' figures beside ours with a verdict each",
+    ),
     "routing": (
         "polyrhythm.paper.routing",
         "path assignment for large models under all algorithms and with failed spines (the routing paper)",

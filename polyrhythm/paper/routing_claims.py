@@ -63,7 +63,9 @@ def _published(ran: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
                 "what": f"two {model} jobs, ring 8: all-reduce in s",
                 "paper": paper,
                 "ours": {name: round(value, 4) for name, value in ours.items()},
-                "verdict": "reproduced" if agrees and ordered else "not reproduced",
+                "verdict": "order only" if agrees and ordered else "not reproduced",
+                "why": f"the optimum within {100 * _CLOSE:g} %, the others in the same order: their values "
+                "depend on draws, placement and starts",
             }
         )
     return found
@@ -97,15 +99,25 @@ def _best(ran: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         scheme: round(statistics.mean(f["slowdown"] for f in _figures(ran, scheme)), 3)
         for scheme in ("greedy", "annealing", "ecmp")
     }
-    better = ours["greedy"] <= min(ours["annealing"], ours["ecmp"])
+    lost = [
+        row
+        for row in ran
+        if all(_figures([row], s) for s in ours)
+        and _mean_slowdown(row, "greedy") > min(_mean_slowdown(row, s) for s in ("annealing", "ecmp"))
+    ]
     return [
         {
             "what": "all-reduce over the ideal, all cases: greedy below annealing and ECMP",
             "paper": "greedy is superior",
-            "ours": ours,
-            "verdict": "reproduced" if better else "not reproduced",
+            "ours": {**ours, "cases": len(ran), "cases_where_greedy_loses": len(lost)},
+            "verdict": "not reproduced" if lost else "reproduced",
+            "why": "greedy must not lose in any case",
         }
     ]
+
+
+def _mean_slowdown(row: dict[str, Any], scheme: str) -> float:
+    return float(statistics.mean(f["slowdown"] for f in _figures([row], scheme)))
 
 
 def _split(ran: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`polyrhythm paper all`: every experiment, and one HTML report of the papers' figures beside ours."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from polyrhythm.paper import harness
+from polyrhythm.paper.overview_html import to_html
+from polyrhythm.paper.overview_rows import ABSENT, EXTRACTORS, VERDICTS, Figure
+from polyrhythm.paper.resumable import PROGRAM, mark
+from polyrhythm.progress import Bar
+from sim.output import replace_file, versions
+
+QUICK: Mapping[str, tuple[str, ...]] = {
+    "routing": ("--quick",),
+    "mltcp": ("--quick",),
+    "cassini-snapshots": ("--quick",),
+    "interleave": ("--quick",),
+    "crux-microbench": ("--cases", "60"),
+    "crux-testbed": ("--seeds", "1", "--seconds", "4"),
+    "crux-trace": ("--quick", "--without-ours"),
+    "dally": ("--quick",),
+}
+"""The options of each experiment with --quick: together under 15 minutes on two cores."""
+_WITHOUT_SEED = {"routing"}
+"""Experiments that take a number of seeds and no seed."""
+_PROGRAM = (*PROGRAM, "bmv2", "hostagent", "p4/build", "polyrhythm", "polyrhythm_files")
+"""The sources on which the reports depend; some experiments run packets."""
+_LANES = {"mltcp", "cassini-snapshots"}
+"""Experiments whose option for processes is --lanes."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `polyrhythm paper all`."""
+    parser.add_argument(
+        "--quick", action="store_true", help="few cases of each (under 15 minutes on two cores)"
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=tuple(EXTRACTORS), metavar="NAME", help=f"of {', '.join(EXTRACTORS)}"
+    )
+    harness.add_arguments(
+        parser,
+        "of all experiments that have one",
+        "folder for report.html, report.json and a folder for each experiment, from which a stopped run "
+        "continues (default papers)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the experiments that have no report yet. Returns 1 if one failed, 2 for bad options."""
+    for option, least in (("seed", 0), ("workers", 1)):
+        if getattr(args, option) < least:
+            return harness.refused(f"--{option}: {getattr(args, option)}; legal: a whole number from {least}")
+    out: Path = args.out or Path("papers")
+    names = [name for name in EXTRACTORS if not args.only or name in args.only]
+    rows: list[Figure] = []
+    outcomes: list[tuple[str, str, str]] = []
+    charts: dict[str, list[str]] = {}
+    failed = False
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with Bar("paper all", len(names), lines_s=30, unit="experiments") as bar:
+            for done, name in enumerate(names, start=1):
+                words = command(name, args)
+                report, outcome = _measured(name, words, out / name)
+                outcomes.append((name, f"polyrhythm {' '.join(words)}", outcome))
+                if report is None:
+                    failed = True
+                    rows.append(Figure(f"paper {name}", "all figures", None, None, "not run", outcome))
+                else:
+                    rows += EXTRACTORS[name](report)
+                    charts[name] = _charts(out / name)
+                bar.step(done)
+        if not args.only:
+            rows += ABSENT
+        counts = Counter(row.verdict for row in rows)
+        document = {
+            "quick": args.quick,
+            "seed": args.seed,
+            "versions": versions(),
+            "verdicts": {name: counts[name] for name in VERDICTS},
+            "experiments": [dict(zip(("name", "command", "outcome"), o, strict=True)) for o in outcomes],
+            "rows": [
+                {
+                    "source": row.source,
+                    "what": row.what,
+                    "paper": row.paper_text or row.paper,
+                    "ours": row.ours_text or row.ours,
+                    "verdict": row.verdict,
+                    "why": row.why,
+                }
+                for row in rows
+            ],
+        }
+        replace_file(out / "report.html", to_html(rows, _facts(args), outcomes, charts).encode())
+        replace_file(out / "report.json", (json.dumps(document, indent=2) + "\n").encode())
+    except OSError as error:
+        return harness.refused(
+            f"--out: {error.filename}: {error.strerror}; legal: a folder that can be written"
+        )
+    print(json.dumps(document, indent=2) if args.json else _text(document, outcomes, out))
+    return int(failed)
+
+
+def command(name: str, args: argparse.Namespace) -> list[str]:
+    """The words after `polyrhythm` that run an experiment."""
+    words = ["paper", name, *(QUICK[name] if args.quick else ())]
+    if name not in _WITHOUT_SEED:
+        words += ["--seed", str(args.seed)]
+    return [*words, "--lanes" if name in _LANES else "--workers", str(args.workers)]
+
+
+def _measured(name: str, words: Sequence[str], out: Path) -> tuple[dict[str, Any] | None, str]:
+    """The report of an experiment, and how it went. A report of the same command and sources is taken
+    again."""
+    stamp = {"command": list(words), "program": mark(_PROGRAM), "versions": versions()}
+    kept = out / "overview.json"
+    try:
+        entry = json.loads(kept.read_text(encoding="utf-8"))
+        if entry["stamp"] == stamp:
+            return entry["report"], f"{entry['seconds']:.0f} s, in an earlier run"
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    out.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "polyrhythm", *words, "--out", str(out), "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    seconds = time.monotonic() - began
+    # An experiment may end with 1 because a claim does not hold; its report is there all the same.
+    try:
+        report: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+        return None, f"failed with {done.returncode}: {last}"
+    entry = {"stamp": stamp, "seconds": seconds, "report": report}
+    replace_file(kept, json.dumps(entry).encode())
+    return report, f"{seconds:.0f} s"
+
+
+def _charts(folder: Path) -> list[str]:
+    """The figures of an experiment, which are SVG documents."""
+    return [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.svg"))]
+
+
+def _facts(args: argparse.Namespace) -> dict[str, str]:
+    packages = ", ".join(f"{name} {version}" for name, version in versions().items() if version)
+    return {
+        "versions": f"{packages}, Python {platform.python_version()}",
+        "seed": str(args.seed),
+        "size": "quick: few cases of each" if args.quick else "full",
+        "processes": f"{args.workers} on {os.cpu_count()} processors",
+        "workloads": "generated with the papers' statistics; no file of the papers' authors is read",
+    }
+
+
+def _text(document: Mapping[str, Any], outcomes: Sequence[tuple[str, str, str]], out: Path) -> str:
+    lines = [f"{name}: {outcome}" for name, _, outcome in outcomes]
+    lines += [f"{row['verdict']:15} {row['source']}: {row['what']}" for row in document["rows"]]
+    lines.append(", ".join(f"{count} {name}" for name, count in document["verdicts"].items()))
+    return "\n".join([*lines, f"{out / 'report.html'}"])
