@@ -17,6 +17,10 @@ BENCHES = {
         "polyrhythm.bench.conformance",
         "the switch's P4Runtime server against the specification's rules and a model of its state",
     ),
+    "dashboard": (
+        "polyrhythm.bench.dashboard",
+        "answers of the REST API, and bytes of its event streams, while agents ask",
+    ),
     "interleave": ("polyrhythm.bench.interleave", "time of the rotation search, against plain enumeration"),
     "p4runtime": (
         "polyrhythm.bench.p4runtime",
