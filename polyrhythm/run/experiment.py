@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from polyrhythm.run.attack import TRUST, AttackResult, attack_result
 from polyrhythm.run.comparison import BASELINE, PolicyResult, RivalResult, ScenarioResult
 from polyrhythm.run.figures import job_figures, pooled
+from polyrhythm.run.processes import RunError
 from polyrhythm.run.session import SessionResult, SessionSpec, run_session
 from polyrhythm.run.windows import (
     SessionTimes,
@@ -206,7 +207,12 @@ class ScenarioRunner:
 
     async def _run(self, spec: SessionSpec, step: Callable[[float], None]) -> SessionResult:
         async with self._lanes:
-            result = await run_session(spec, step)
+            try:
+                result = await run_session(spec, step)
+            except RunError as error:
+                if spec.policy in self._options.rivals:
+                    raise RunError(f"under {spec.policy}: {error}") from None
+                raise
         step(1.0)
         return result
 

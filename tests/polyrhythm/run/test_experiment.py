@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which sessions are run for a comparison, in which order, and what they have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from polyrhythm.fabric.presence import Presence
+from polyrhythm.run import experiment
+from polyrhythm.run.comparison import ScenarioResult
+from polyrhythm.run.experiment import OverallProgress, RunOptions, ScenarioRunner
+from polyrhythm.run.figures import MeasuredIteration
+from polyrhythm.run.processes import RunError
+from polyrhythm.run.session import SessionResult, SessionSpec
+from polyrhythm.scenario import load_scenario, scenario_path
+
+MS = 1_000_000
+PERIOD_MS = {"ecmp": 400, "crux": 300, "spray": 350, "polyrhythm": 270}
+FIRST = {"polyrhythm": 4, "crux": 6, "spray": 0, "ecmp": 0}
+"""The iterations before those that count."""
+
+
+class Sessions:
+    """In the place of processes: a session whose jobs have equal iterations, as many as the policy profiles."""
+
+    def __init__(self, broken: str = "") -> None:
+        self.specs: list[SessionSpec] = []
+        self._broken = broken
+
+    async def run(self, spec: SessionSpec, step: Callable[[float], None]) -> SessionResult:
+        self.specs.append(spec)
+        if spec.policy == self._broken:
+            raise RunError("nothing arrives any more")
+        period, first = PERIOD_MS[spec.policy] * MS, FIRST[spec.policy]
+        records = tuple(
+            MeasuredIteration(0, index - first, index * period, (index + 1) * period, 0, 0, 0, period // 2)
+            for index in range(120)
+        )
+        jobs = ("vgg19-a", "vgg19-b")
+        return SessionResult(
+            iterations=dict.fromkeys(jobs, records),
+            profiles={},
+            plan=None,
+            deterministic=True,
+            notes=(),
+            presence=dict.fromkeys(jobs, Presence(0, None, None, first)),
+            ended_ns=120 * period,
+        )
+
+
+def compare(folder: Path, sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> ScenarioResult:
+    monkeypatch.setattr(experiment, "run_session", sessions.run)
+    options = RunOptions(seed=3, rivals=("spray", "crux"), offsets=1, profile="measured")
+    (folder / "two_vgg19").mkdir()
+    path = scenario_path("two_vgg19")
+    runner = ScenarioRunner(options, folder, OverallProgress(lambda fraction: None))
+    return asyncio.run(runner.compare(path, load_scenario(path)))
+
+
+def test_all_policies_have_the_same_offsets_and_rules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions = Sessions()
+    result = compare(tmp_path, sessions, monkeypatch)
+    together = [spec for spec in sessions.specs if spec.mode == "together"]
+    for shifted in (False, True):
+        own = [spec for spec in together if spec.random_offsets is shifted]
+        assert [spec.policy for spec in own] == ["polyrhythm", "spray", "crux", "ecmp"]
+        assert {(spec.seed, spec.profile, spec.fail, spec.profiles) for spec in own} == {
+            (1003 if shifted else 3, "measured", (), None)
+        }
+        # Rivals count from where the policy has profiled all jobs, ECMP from where every policy has.
+        profiled = {name: FIRST[name] * PERIOD_MS[name] * MS for name in FIRST}
+        assert [spec.count_from_ns for spec in own] == [
+            0,
+            profiled["polyrhythm"],
+            profiled["polyrhythm"],
+            profiled["crux"],
+        ]
+    assert len({spec.workdir for spec in sessions.specs}) == len(sessions.specs)
+    assert set(result.rivals) == {"spray", "crux"}
+    for name in result.rivals:
+        for figures in (result.rival_together(name), result.rival_from_offsets(name)):
+            assert figures is not None
+            assert figures.speedup == pytest.approx(PERIOD_MS["ecmp"] / PERIOD_MS[name])
+            assert figures.worst_ratio == pytest.approx(PERIOD_MS[name] / PERIOD_MS["ecmp"])
+            # Alone it is as fast as under ECMP: here the mode makes no difference.
+            assert figures.slowest_ratio == figures.worst_ratio
+    assert result.start_together.speedup == pytest.approx(PERIOD_MS["ecmp"] / PERIOD_MS["polyrhythm"])
+
+
+def test_a_rival_that_cannot_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RunError, match=r"^under crux: nothing arrives any more$"):
+        compare(tmp_path, Sessions(broken="crux"), monkeypatch)
