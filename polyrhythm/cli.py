@@ -97,6 +97,14 @@ COMMANDS = {
         "show what another policy, or the jobs of a scenario, would change on a running controller",
     ),
     "jobs": ("polyrhythm.commands.jobs", "declare, list, show and end jobs on a running controller"),
+    "slurm": (
+        "polyrhythm.commands.slurm",
+        "declare and end Slurm's jobs on a running controller, from its prolog and epilog",
+    ),
+    "kubernetes": (
+        "polyrhythm.commands.kubernetes",
+        "declare and end the training jobs of a Kubernetes cluster on a running controller",
+    ),
     "drain": (
         "polyrhythm.commands.drain",
         "take switches and links of a running fabric out of use, for maintenance",

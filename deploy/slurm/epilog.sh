@@ -1,0 +1,16 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# EpilogSlurmctld=/etc/slurm/polyrhythm/epilog.sh: ends the job at the controller.
+# The call runs in a session of its own, so that Slurm neither waits for it nor ends it with this script, and
+# this script always succeeds: no job fails or waits because of Polyrhythm.
+exec </dev/null >/dev/null 2>&1
+(
+    settings=${POLYRHYTHM_SETTINGS:-/etc/polyrhythm/slurm.env}
+    [ ! -r "$settings" ] || . "$settings"
+    log=${POLYRHYTHM_LOG:-/dev/null}
+    (: >>"$log") || log=/dev/null
+    # shellcheck disable=SC2086 # the options are words
+    exec setsid -f timeout -k 5 120 "${POLYRHYTHM:-/opt/polyrhythm/bin/polyrhythm}" slurm epilog \
+        --controller "${POLYRHYTHM_CONTROLLER:-http://127.0.0.1:8080}" ${POLYRHYTHM_OPTIONS:-} >>"$log" 2>&1
+)
+exit 0
