@@ -34,7 +34,10 @@ from polyrhythm_files import InvalidValueError
 log = logging.getLogger(__name__)
 
 _GATHER_NS = 1_000_000
-"""Changes of the map, and reports, are handled together after this time. Chosen, as for the port map."""
+"""Changes of the map are written together after this time. Chosen, as for the port map."""
+_REPORTS_NS = 100_000_000
+"""Reports are looked up in the kernel together after this time. Chosen: a program that opens thousands of
+connections a second costs ten dumps of the sockets a second, and its short connections are gone by then."""
 _LOOK_NS = 2_000_000_000
 """How often the agent looks which connections have closed. Chosen: a pin that is no longer needed does no
 harm, and a dump of 10,000 sockets takes some ms."""
@@ -165,7 +168,7 @@ class HostConnections:
                     self._waiting.append((report, user))
         if self._waiting and not self._reading:
             self._reading = True
-            self._loop.call_at(self._loop.now + _GATHER_NS, self._take_reports)
+            self._loop.call_at(self._loop.now + _REPORTS_NS, self._take_reports)
 
     def _take_reports(self) -> None:
         """Believe the reports of connections that the kernel shows with the same user."""

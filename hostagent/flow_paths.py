@@ -27,6 +27,10 @@ class FlowPathTable:
         masks = [mask for source, dest, _ in conditions for mask in (source, dest)]
         if told.protocol not in self.protocols or told.dscp >= 1 << 6 or any(m >= 1 << 16 for m in masks):
             raise ValueError(f"flow {told.flow:.200}: protocol, DSCP or masks of its ports are out of range")
+        if told.ended:
+            self.known.pop((told.flow, told.protocol), None)
+            self.changed()
+            return
         for address in (told.src_ip, told.dst_ip):
             ip_bytes(address)
         self.known[told.flow, told.protocol] = FlowPath(

@@ -229,6 +229,7 @@ def to_agent(effect: AgentEffect, terms: WelcomeTerms) -> wire.ControllerMessage
             told.flow, told.job = effect.flow, effect.job
             told.src_ip, told.dst_ip = effect.src_ip, effect.dst_ip
             told.index, told.protocol, told.dscp = effect.index, effect.protocol, effect.dscp
+            told.ended = effect.ended
             told.known = effect.conditions is not None
             for c in effect.conditions or ():
                 told.conditions.add(source_mask=c.source_mask, dest_mask=c.dest_mask, odd=c.odd)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from controller.live.messages import AgentUp, SendConnectionPath
 from controller.model.flow_plans import header_of
@@ -28,11 +29,12 @@ class ConnectionPaths:
         self._topology = topology
         self._connects: dict[str, tuple[int, ...]] = {}
         self._sent: dict[tuple[str, str, int], SendConnectionPath] = {}
+        self._ended: list[SendConnectionPath] = []
 
     @property
     def wanted(self) -> bool:
         """Whether an agent steers connections."""
-        return any(self._connects.values())
+        return bool(self._ended) or any(self._connects.values())
 
     def agent_up(self, item: AgentUp) -> None:
         """A new session: the agent knows nothing."""
@@ -40,14 +42,18 @@ class ConnectionPaths:
         self._forget(key for key in self._sent if key[0] == item.host)
 
     def left(self, job: Job) -> None:
-        """A job has left. Its agents forget its flows by themselves."""
+        """A job has left: its agents hear it with the next changes."""
         names = {flow.name for flow in job.flows}
-        self._forget(key for key in self._sent if key[1] in names)
+        gone = [key for key in self._sent if key[1] in names]
+        self._ended += (replace(self._sent[key], ended=True) for key in gone)
+        self._forget(gone)
 
     def changes(
         self, plan: Plan, jobs: Iterable[Job], condition: FabricCondition
     ) -> Iterator[SendConnectionPath]:
-        """The messages for what a plan changes."""
+        """The messages for what a plan changes, and for jobs that have left since the last call."""
+        ended, self._ended = self._ended, []
+        yield from ended
         table = forwarding(
             self._topology,
             condition.down_links,

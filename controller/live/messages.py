@@ -271,7 +271,7 @@ class SendConnectionPath:
     """Tell an agent which ports lead the connections of a flow along its path, and their DSCP.
 
     The flow is number `index` of its job from `src_ip` to `dst_ip`. `conditions` None: no ports are known to,
-    and switches pin what agents report.
+    and switches pin what agents report. `ended`: the job has left the fabric.
     """
 
     host: str
@@ -283,6 +283,7 @@ class SendConnectionPath:
     protocol: int
     dscp: int
     conditions: tuple[PortCondition, ...] | None
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -261,7 +261,7 @@ class FlowAssignment(_message.Message):
     def __init__(self, flow: _Optional[str] = ..., source_port: _Optional[int] = ..., dscp: _Optional[int] = ..., rate_cap_bps: _Optional[int] = ...) -> None: ...
 
 class ConnectionPath(_message.Message):
-    __slots__ = ("flow", "job", "src_ip", "dst_ip", "index", "protocol", "dscp", "known", "conditions")
+    __slots__ = ("flow", "job", "src_ip", "dst_ip", "index", "protocol", "dscp", "known", "conditions", "ended")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
     SRC_IP_FIELD_NUMBER: _ClassVar[int]
@@ -271,6 +271,7 @@ class ConnectionPath(_message.Message):
     DSCP_FIELD_NUMBER: _ClassVar[int]
     KNOWN_FIELD_NUMBER: _ClassVar[int]
     CONDITIONS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
     flow: str
     job: str
     src_ip: str
@@ -280,7 +281,8 @@ class ConnectionPath(_message.Message):
     dscp: int
     known: bool
     conditions: _containers.RepeatedCompositeFieldContainer[PortCondition]
-    def __init__(self, flow: _Optional[str] = ..., job: _Optional[str] = ..., src_ip: _Optional[str] = ..., dst_ip: _Optional[str] = ..., index: _Optional[int] = ..., protocol: _Optional[int] = ..., dscp: _Optional[int] = ..., known: _Optional[bool] = ..., conditions: _Optional[_Iterable[_Union[PortCondition, _Mapping]]] = ...) -> None: ...
+    ended: bool
+    def __init__(self, flow: _Optional[str] = ..., job: _Optional[str] = ..., src_ip: _Optional[str] = ..., dst_ip: _Optional[str] = ..., index: _Optional[int] = ..., protocol: _Optional[int] = ..., dscp: _Optional[int] = ..., known: _Optional[bool] = ..., conditions: _Optional[_Iterable[_Union[PortCondition, _Mapping]]] = ..., ended: _Optional[bool] = ...) -> None: ...
 
 class PortCondition(_message.Message):
     __slots__ = ("source_mask", "dest_mask", "odd")

@@ -125,8 +125,14 @@ def test_a_job_that_leaves_takes_its_connections_along():
     replan(core)
     for rank, host in enumerate(("h1", "h3")):
         core.handle(WorkerLeft(host, rank, "a"))
+    told(core)
     replan(core)
     assert core.desired == DesiredState()
+    assert {(p.host, p.flow, p.ended) for p in told(core)} == {
+        (host, flow, True) for host in ("h1", "h3") for flow in (THERE, BACK)
+    }
+    replan(core)
+    assert told(core) == []
 
 
 def test_only_the_two_ends_of_a_flow_speak_for_its_connections():

@@ -154,7 +154,13 @@ class polyrhythm_job:  # noqa: N801 - used as a word of the language, like `open
         try:
             yield
         finally:
-            self._marks.append((began, time.monotonic_ns()))
+            self.mark(began, time.monotonic_ns())
+
+    def mark(self, start_ns: int, end_ns: int) -> None:
+        """Mark an Up phase that is over, by its times on the monotonic clock. Any thread may call this before
+        the `step()` of its iteration.
+        """
+        self._marks.append((start_ns, end_ns))
 
     @contextlib.contextmanager
     def pcie_transfer(self) -> Iterator[None]:
