@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm doctor`: find the ten likeliest faults of a deployment, on the host where it runs."""
+"""`polyrhythm doctor`: find the likeliest faults of a deployment, on the host where it runs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from controller.process.config import FabricFile, load_fabric
 from controller.wire.log_lines import printable
 from hostagent.config import read_config
 from hostagent.process import DEFAULT_CONFIG
+from polyrhythm.doctor.cables import check_cables
 from polyrhythm.doctor.certificates import check_certificates
 from polyrhythm.doctor.finding import Deployment, Finding, ProblemError, UncheckedError
 from polyrhythm.doctor.host import check_dscp, check_mtu, check_offloads, check_route
@@ -37,6 +38,7 @@ CHECKS: dict[str, Callable[[Deployment], str]] = {
     "agent-socket": check_agent_socket,
     "certificates": check_certificates,
     "switches": check_switches,
+    "cables": check_cables,
     "policy": check_policy,
 }
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of `polyrhythm doctor`: the ten likeliest faults of a deployment."""
+"""The checks of `polyrhythm doctor`: the likeliest faults of a deployment."""

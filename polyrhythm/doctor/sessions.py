@@ -225,16 +225,19 @@ def _get(deployment: Deployment, path: str, *, missing_ok: bool = False) -> tupl
         raise UncheckedError(f"{deployment.web}/{path}: {error}") from None
 
 
-def _trouble(target: Target) -> str:
-    """Why a switch does not answer; empty: it does."""
+def channel_to(target: Target) -> grpc.Channel:
+    """A channel to a switch, which the caller closes."""
     options: list[tuple[str, Any]] = [("grpc.enable_http_proxy", 0)]
     if target.tls is None:
-        channel = grpc.insecure_channel(target.address, options)
-    else:
-        if target.tls.target_name_override:
-            options.append(("grpc.ssl_target_name_override", target.tls.target_name_override))
-        channel = grpc.secure_channel(target.address, target.tls.to_client_credentials(), options)
-    with channel:
+        return grpc.insecure_channel(target.address, options)
+    if target.tls.target_name_override:
+        options.append(("grpc.ssl_target_name_override", target.tls.target_name_override))
+    return grpc.secure_channel(target.address, target.tls.to_client_credentials(), options)
+
+
+def _trouble(target: Target) -> str:
+    """Why a switch does not answer; empty: it does."""
+    with channel_to(target) as channel:
         try:
             p4r_grpc.P4RuntimeStub(channel).Capabilities(p4r.CapabilitiesRequest(), timeout=ANSWER_S)
         except grpc.RpcError as error:
