@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from controller.routing.backend import plain_suffices
 from controller.routing.fabric import Cable, Fabric, Floats, Ints, LeafDemand, TwoTier, UnsuitableError
 from controller.routing.from_topology import Failures
 from controller.routing.generic import GenericFabric
+from controller.routing.link_loss import LinkLosses
 from controller.routing.ports import leads, ports_for, stages, uplink_orders
 from controller.routing.three_tier import ThreeTier
 from topo.graph import Topology
@@ -126,9 +128,10 @@ class Failover:
         """The answer to one failure.
 
         Flows that do not use the failed part keep their paths. The greedy algorithm routes the others around
-        it. After the loss of a spine or core, all flows are coloured again if that is possible and gives a
-        smaller largest load. A lost link changes where the ECMP buckets of a switch lead, so a flow that
-        keeps its path may need another source port.
+        it. Where that loads a link more than needed after the loss of a leaf's link, Kempe chains move a few
+        other flows too. After the loss of a spine or core, all flows are coloured again if that is possible
+        and gives a smaller largest load. A lost link changes where the ECMP buckets of a switch lead, so a
+        flow that keeps its path may need another source port.
 
         Raises:
             KeyError: the topology has no such switch or cable.
@@ -164,6 +167,10 @@ class Failover:
         load = _largest(after, before)
         if isinstance(event, str) and lost is None and len(touched) == len(now.choice):
             choice, load = self._coloured(after, choice, load)
+        anew = self._repaired(after, event, load)
+        if anew is not None and (least := congestion(after, now.demand, anew)) < load * (1 - 1e-9):
+            touched = np.flatnonzero(self._touched(event) | (anew != now.choice))
+            demand, old, choice, load = now.demand.take(touched), now.choice[touched], anew[touched], least
         ports = self._ports(after, touched, demand, choice)
         changed = np.flatnonzero((choice != old) | (ports != now.ports[touched]))
         return Reroute(
@@ -174,6 +181,25 @@ class Failover:
             load,
             after,
         )
+
+    def _repaired(self, after: Fabric, event: Event, load: float) -> Ints | None:
+        """The choices of all flows by Kempe chains, after the loss of a link between a leaf and a spine; None
+        where they cannot be below `load`."""
+        losses = self._losses
+        if losses is None or not isinstance(event, tuple) or not isinstance(after, TwoTier):
+            return None
+        a, b = event if event[0] in after.leaves else event[::-1]
+        leaf, spine = after.leaves.index(a), after.spines.index(b)
+        if load <= losses.least_load(leaf) * (1 + 1e-9):
+            return None
+        return losses.choices(leaf, spine)
+
+    @cached_property
+    def _losses(self) -> LinkLosses | None:
+        try:
+            return LinkLosses(self._fabric, self._now.demand, self._now.choice, plain=self._plain)
+        except UnsuitableError:
+            return None
 
     def _touched(self, event: Event) -> NDArray[np.bool_]:
         """The flows whose path or source port an event may change, (flows,)."""

@@ -6,6 +6,8 @@ A colour is a spine (see `algorithms/optimal.py`). Kempe chains keep the edge co
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -109,6 +111,36 @@ class IncrementalColouring:
         self._seat_all(self._table, self._ends, numbers, src, dst, spine, out, into, self._layers)
         self._free += given[numbers < 0].tolist()[::-1]
         return numbers
+
+    def copy(self) -> IncrementalColouring:
+        """A colouring of its own that begins with these flows."""
+        other = copy(self)
+        other._table, other._ends = self._table.copy(), self._ends.copy()
+        other._free = list(self._free)
+        return other
+
+    def transposed(self) -> IncrementalColouring:
+        """A colouring of its own with all flows the other way round, under the same numbers."""
+        other, half = self.copy(), len(self._table) // 2
+        other._table = np.concatenate((self._table[half:], self._table[:half]))
+        there = self._ends[2] >= 0
+        other._ends[0] = np.where(there, self._ends[1] - half, -1)
+        other._ends[1] = np.where(there, self._ends[0] + half, -1)
+        return other
+
+    @property
+    def layers(self) -> int:
+        """How many flows of one spine have room at every leaf."""
+        return self._layers
+
+    def take_off(self, flows: NDArray[np.int64]) -> None:
+        """These flows go, and no other one moves."""
+        colour = self._ends[2, flows]
+        for vertex in self._ends[:2, flows]:
+            self._table[vertex, colour] = -1
+            np.subtract.at(self._table[:, -1], vertex, 1)
+        self._ends[2, flows] = -1
+        self._free += flows.tolist()
 
     def deepen(self, layers: int) -> None:
         """Have room for so many flows of one spine at every leaf."""

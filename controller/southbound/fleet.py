@@ -218,10 +218,22 @@ class SwitchFleet:
             # Without writes a switch is read back first, which is safe but slower.
             with contextlib.suppress(RunnerError):
                 writes |= await self._runner.run(writes_to, unprepared, wanted)
+        todo = [n for n in there if not self._stays(n, wanted, writes.get(n), sure.get(n))]
         results = await asyncio.gather(
-            *(self._bring(name, wanted, writes.get(name), since=sure.get(name)) for name in there)
+            *(self._bring(name, wanted, writes.get(name), since=sure.get(name)) for name in todo)
         )
         return tuple(error for errors in results for error in errors)
+
+    def _stays(
+        self, name: str, wanted: DesiredState, writes: SwitchWrites | None, since: DesiredState | None
+    ) -> bool:
+        """Whether a switch holds `wanted` already, as no writes lead there from `since`: it needs no task."""
+        held = self._held[name]
+        known = held.sure and held.wanted is since and not self._locks[name].locked()
+        if writes is None or writes.stages or not known:
+            return False
+        held.wanted, held.tables = wanted, writes.tables
+        return True
 
     async def read_back(self) -> None:
         """Read the tables of all switches in service at once, and correct what differs from the desired
@@ -347,13 +359,8 @@ class SwitchFleet:
                         level = logging.WARNING if held.sure and writes.updates else logging.INFO
                         if level == logging.WARNING:
                             self.corrected_updates[name] += writes.updates
-                        log.log(
-                            level,
-                            "switch %s: read back %d entries; %d updates lead to the desired state",
-                            name,
-                            writes.read,
-                            writes.updates,
-                        )
+                        words = "switch %s: read back %d entries; %d updates lead to the desired state"
+                        log.log(level, words, name, writes.read, writes.updates)
                     errors = await self.clients[name].write(writes.stages)
                     self.refused_updates[name] += len(errors)
                 except (SessionError, RunnerError) as error:
@@ -361,9 +368,7 @@ class SwitchFleet:
                     log.warning(
                         "switch %s: its tables were not written: %s; they are read back and written in %g s, "
                         "or when its next session begins",
-                        name,
-                        error,
-                        RETRY_S,
+                        *(name, error, RETRY_S),
                     )
                     self._retry_later(name)
                     return ()

@@ -31,10 +31,14 @@ def assigned(
     algorithm: Algorithm = auto,
     before: frozenset = frozenset(),
     weighted: bool = False,
+    permuted: bool = False,
 ) -> tuple[object, CurrentAssignment, list]:
-    pairs = host_pairs(topology, count, random.Random(seed))
+    rng = random.Random(seed)
+    hosts = topology.hosts
+    others = zip(hosts, rng.sample(hosts, len(hosts)), strict=True) if permuted else ()
+    pairs = [(a, b) for a, b in others if a != b] or host_pairs(topology, count, rng)
     fabric = fabric_of(topology, Failures(before))
-    weights = np.random.default_rng(seed).integers(1, 9, count).astype(np.float64)
+    weights = np.random.default_rng(seed).integers(1, 9, len(pairs)).astype(np.float64)
     flows = demand_of(fabric, pairs, weights if weighted else None)
     choice = solve(algorithm, fabric, flows)
     src, dst = sources((a.ip for a, _ in pairs), OUR_HASH), destinations((b.ip for _, b in pairs), OUR_HASH)
@@ -152,3 +156,22 @@ def test_a_failure_of_a_part_that_no_flow_uses_changes_no_path() -> None:
     for event in events(topology):
         if event not in used and not set(event) <= set(used):
             assert Failover(topology, fabric, now).answer(event).stays.all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_lost_link_at_full_load_costs_no_more_than_it_has_to(seed: int) -> None:
+    """Each host sends one flow and gets one. Where a leaf has room without the link, no link carries two."""
+    topology = clos(8, 5, 5)
+    fabric, now, pairs = assigned(topology, 0, seed, permuted=True)
+    failover = Failover(topology, fabric, now)
+    more = 0
+    for event in events(topology):
+        if isinstance(event, tuple):
+            plan = failover.answer(event)
+            check(topology, now, pairs, event, plan)
+            flows = now.demand.take(now.demand.src != now.demand.dst)
+            assert plan.max_load * 100e9 == pytest.approx(plan.fabric.bound(flows))
+            old = failover._links
+            uses = np.isin(old[plan.flows], np.flatnonzero(plan.fabric.capacity == 0)).any(axis=1)
+            more += int((~plan.stays & ~uses).sum())
+    assert more
