@@ -195,6 +195,7 @@ def summary(
             "standard_error": {p: round(spread(v, gpus), 4) for p, v in busy.items()},
             "paper": dict(PAPER.get(name, {})),
             **order(busy, gpus),
+            "beyond_spraying": beyond_spraying(busy, gpus),
         }
     return {
         "trace": spec.trace or "generated",
@@ -208,6 +209,17 @@ def summary(
         "fabrics": fabrics,
         "as_in_the_paper": {name: all(f["order"].values()) for name, f in fabrics.items()},
     }
+
+
+def beyond_spraying(busy: Mapping[str, list[float]], gpus: list[float]) -> dict[str, list[float]]:
+    """What each policy that sets priorities or times gains over spraying alone, which needs no routing, as a
+    part of the GPUs, and its standard error. The arguments are those of `order`."""
+    gained = {}
+    for name in ("crux_full", "cassini", "ours"):
+        if name in busy and "spray" in busy:
+            gains = [b - a for a, b in zip(busy["spray"], busy[name], strict=True)]
+            gained[name] = [round(sum(gains) / max(1.0, sum(gpus)), 4), round(spread(gains, gpus), 4)]
+    return gained
 
 
 def order(busy: Mapping[str, list[float]], gpus: list[float]) -> dict[str, dict[str, Any]]:
@@ -271,4 +283,6 @@ def to_text(report: Mapping[str, Any]) -> str:
         for claim, holds in fabric["order"].items():
             gain, error = fabric["margin"][claim]
             lines.append(f"  {claim}: {'yes' if holds else 'no'} (by {gain:+.4f} +- {error:.4f})")
+        for policy, (gain, error) in fabric["beyond_spraying"].items():
+            lines.append(f"  {policy} beyond spraying: {gain:+.4f} +- {error:.4f}")
     return "\n".join(lines)

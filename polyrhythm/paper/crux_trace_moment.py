@@ -21,8 +21,11 @@ POLICIES: Mapping[str, str] = {
     "crux_ps_pa": "crux-ps-pa",
     "crux_full": "crux",
     "ours": "polyrhythm",
+    "ecmp": "ecmp",
+    "spray": "spray",
+    "dlb": "dlb",
 }
-"""Name in the report -> policy of the planner."""
+"""Name in the report -> policy of the planner: those of the paper first, in its order."""
 PAPER: Mapping[str, Mapping[str, float]] = {
     "clos": dict(zip(POLICIES, (0.39, 0.49, 0.48, 0.51, 0.62, 0.62), strict=False)),
     "double_sided": dict(zip(POLICIES, (0.43, 0.46, 0.45, 0.48, 0.51, 0.50), strict=False)),

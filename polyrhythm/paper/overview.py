@@ -32,7 +32,7 @@ QUICK: Mapping[str, tuple[str, ...]] = {
     "crux-trace": ("--quick", "--without-ours"),
     "dally": ("--quick",),
 }
-"""The options of each experiment with --quick: together under 15 minutes on two cores."""
+"""The options of each experiment with --quick. Chosen: together about 15 minutes on two cores."""
 _WITHOUT_SEED = {"routing"}
 """Experiments that take a number of seeds and no seed."""
 _PROGRAM = (*PROGRAM, "bmv2", "hostagent", "p4/build", "polyrhythm", "polyrhythm_files")
@@ -44,7 +44,7 @@ _LANES = {"mltcp", "cassini-snapshots"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `polyrhythm paper all`."""
     parser.add_argument(
-        "--quick", action="store_true", help="few cases of each (under 15 minutes on two cores)"
+        "--quick", action="store_true", help="few cases of each, for two cores in about 15 minutes"
     )
     parser.add_argument(
         "--only", nargs="+", choices=tuple(EXTRACTORS), metavar="NAME", help=f"of {', '.join(EXTRACTORS)}"

@@ -14,7 +14,7 @@ import pytest
 from controller.routing.forwarding import forwarding
 from controller.routing.paths import paths
 from polyrhythm.cli import main
-from polyrhythm.paper.crux_trace import order
+from polyrhythm.paper.crux_trace import beyond_spraying, order
 from polyrhythm.paper.crux_trace_fabrics import cluster, fabric
 from polyrhythm.paper.crux_trace_jobs import generated, lengthened, occupancy
 from polyrhythm.paper.crux_trace_moment import LEVEL, MOST_VOLUME, NEAR, calibrated, spread
@@ -109,6 +109,12 @@ def test_the_order_by_hand() -> None:
     assert all(judged(39, 49, 48, 51, 62, 62, 62).values())
     assert not any(judged(50, 49, 48, 45, 44, 46, 40).values())
     assert "crux_full <= ours" not in judged(10, 10, 10, 10, 10, 10)
+
+
+def test_what_is_gained_beyond_spraying() -> None:
+    busy = {"spray": [50.0, 60.0], "crux_full": [52.0, 62.0], "cassini": [49.0, 61.0]}
+    assert beyond_spraying(busy, [100.0, 100.0]) == {"crux_full": [0.02, 0.0], "cassini": [0.0, 0.01]}
+    assert beyond_spraying({"crux_full": [1.0]}, [100.0]) == {}
 
 
 def test_what_is_missed_by_a_standard_error_is_not_above() -> None:
