@@ -165,12 +165,13 @@ def _subnets(value: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, li
     found: dict[str, list[str]] = {}
     for key, settings in _table(value, "ports").items():
         device, _ = _port(key, ("ports", key), names)
-        for interface in settings.get("interfaces") or [] if isinstance(settings, Mapping) else []:
-            for text in interface.get("ips") or [] if isinstance(interface, Mapping) else []:
+        loc: Loc = ("ports", key, "interfaces")
+        for interface in _listed(settings, "interfaces", loc):
+            for text in _listed(interface, "ips", loc):
                 try:
                     prefix = str(ip_interface(text).network)
                 except ValueError as error:
-                    raise InvalidValueError(("ports", key, "interfaces"), str(error)) from None
+                    raise InvalidValueError(loc, f"{error}; legal: an address with its prefix") from None
                 if prefix not in found.setdefault(names[device], []):
                     found[names[device]].append(prefix)
     return found
@@ -215,6 +216,14 @@ def _name(device: str, settings: object, loc: Loc) -> str:
         raise InvalidValueError(loc, f"{shown(settings)} is wrong; legal: a table")
     name = _part(settings, "basic").get("name")
     return str(name) if name else device.removeprefix("device:")
+
+
+def _listed(settings: object, key: str, loc: Loc) -> list[Any]:
+    """The list of a key, which may be missing."""
+    found = settings.get(key) if isinstance(settings, Mapping) else None
+    if found is not None and not isinstance(found, list):
+        raise InvalidValueError(loc, f"{key}: {shown(found)} is wrong; legal: a list")
+    return found or []
 
 
 def _part(settings: object, key: str) -> Mapping[str, Any]:

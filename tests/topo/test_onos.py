@@ -85,6 +85,7 @@ def test_hosts_without_addresses_and_names_get_them(tmp_path: Path) -> None:
         ('"10.0.5.1"', '"10.0.3.1"', "10.0.3.1 is also the address of h1; legal: of one host"),
         ('"10.0.5.1"', '"10.0.2.9"', "leaf2 has 10.0.2.0/24 and leaf1 has 10.0.2.0/23; legal: prefixes of one leaf each"),
         ('"10.0.2.254/23"', '"10.0.2.300/23"', ":14: ports.device:leaf1/[3/0](264).interfaces: "),
+        ('["10.0.2.254/23"]', "7", ".interfaces: ips: 7 is wrong; legal: a list"),
         ('"name": "h2"', '"name": "leaf1"', "another node is named leaf1; legal: a name of its own"),
     ],
 )  # fmt: skip
