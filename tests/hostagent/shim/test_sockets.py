@@ -16,7 +16,18 @@ from typing import Any
 import pytest
 from shim_rig import compile_c, needs_compiler
 
-pytestmark = needs_compiler
+
+def steers() -> bool:
+    """Whether the kernel has IP_LOCAL_PORT_RANGE (Linux 6.3)."""
+    with socket.socket() as made:
+        try:
+            made.getsockopt(socket.IPPROTO_IP, 51)
+        except OSError:
+            return False
+        return True
+
+
+pytestmark = [needs_compiler, pytest.mark.skipif(not steers(), reason="needs Linux 6.3 or newer")]
 
 HERE, THERE = "127.0.0.1", "127.0.0.2"
 TCP_LINE = f"tcp job {HERE} {THERE}"
