@@ -65,6 +65,11 @@ class ViewBoard:
         """The newest view; None before the first."""
         return self._view
 
+    @property
+    def published(self) -> View | None:
+        """The view that was published last, if nothing has changed since. Any thread may ask."""
+        return self._view
+
     def absence(self) -> str:
         """Why there is no view yet."""
         return self._absence()

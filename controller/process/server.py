@@ -40,7 +40,7 @@ from controller.northbound.health import ControllerRole, Place
 from controller.northbound.metrics import MetricsSource
 from controller.northbound.operations import Operations
 from controller.northbound.source import ViewBoard
-from controller.northbound.web import AddressError, assets_dir, serve
+from controller.northbound.web import AddressError, WebServer, assets_dir, serve
 from controller.process.chosen_store import open_store
 from controller.process.circles import RunningCircles
 from controller.process.clock import EmbeddedClock, HostClock
@@ -61,6 +61,7 @@ from controller.process.state_options import SharedState
 from controller.process.status import ControllerStatus
 from controller.process.stop_request import StopRequest
 from controller.process.switch_tables import RunningTables
+from controller.process.web_thread import WebThread
 from controller.process.workers import WorkerProcesses
 from controller.southbound.artefacts import ArtefactError, load_artefacts
 from controller.southbound.codec import Codec, PipelineError
@@ -346,15 +347,20 @@ async def _serve_web(
     except FileNotFoundError as error:
         log.warning("only the REST API is served, not the page: %s", error)
         assets = None
-    app = create_app(board, assets, status, rules=listeners.access, operations=operations)
-    port = listeners.web_port
+    web, port = WebThread(), listeners.web_port
+
+    async def serving() -> WebServer:
+        views, found = web.views(board), web.operations(operations)
+        app = create_app(views, assets, web.status(status), rules=listeners.access, operations=found)
+        return await serve(app, listeners.web_address, port, listeners.web_tls)
+
     try:
-        server = await serve(app, listeners.web_address, port, listeners.web_tls)
+        server = await web.start(serving)
     except AddressError as error:
         raise AddressError(f"--web-address, --web-port: {error}") from None
     if port and server.port != port:
         log.warning("port %d is busy, so the page and the API use port %d", port, server.port)
-    return server.url.rstrip("/"), server.close
+    return server.url.rstrip("/"), web.close
 
 
 async def _collect_garbage(collector: GarbageCollection, agents: AgentServer) -> None:

@@ -65,6 +65,11 @@ class WatchedBoard(ViewBoard):
             self.watchers -= 1
 
     @property
+    def published(self) -> View | None:
+        """The view that was published last, if nothing has changed since. Any thread may ask."""
+        return super().published if self._make is None else None
+
+    @property
     def watched(self) -> bool:
         """Whether there are watchers."""
         return self.watchers > 0
