@@ -75,6 +75,9 @@ class KubeJobs:
         for pods in self._pods.values():
             for pod in pods.values():
                 of_job.setdefault(pod.job, []).append(pod)
+        for over in self._changed.keys() - of_job.keys():
+            del self._changed[over]
+            self._refused.pop(over, None)
         declare: list[dict[str, Any]] = []
         end = [name for name in self.declared if name not in of_job]
         wait = AGAIN_S
