@@ -55,7 +55,7 @@ export function fabricOf(columns: FabricColumns): Fabric {
     const several = parallel.get(pairOf(k))! > 1;
     const ends = [[nodes[a[k]!]!, a_port[k]!], [nodes[b[k]!]!, b_port[k]!]] as const;
     const named = ends.map(([node, port]) => (several ? `${node}:${port}` : node));
-    const cable = [...named].sort().join("-");
+    const cable = named[0]! < named[1]! ? `${named[0]}-${named[1]}` : `${named[1]}-${named[0]}`;
     cables.set(cable, k);
     for (const [from, to] of [[0, 1], [1, 0]] as const) {
       const [src, srcPort] = ends[from];

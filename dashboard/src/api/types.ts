@@ -120,8 +120,9 @@ export interface Explained {
 
 export interface Blame {
   job: string;
+  time_ns: number;
   iterations: {
-    ended_ns: number; took_ms: number; expected_ms: number | null; slower_ms: number | null;
+    index: number; ended_ns: number; took_ms: number; usual_ms: number; slower_ms: number; host: string;
     link: string | null; other_job: string | null; why: string;
   }[];
 }
@@ -132,7 +133,7 @@ export interface CircleJob {
   dscp: number;
   period_ms: number;
   shift_ms: number;
-  rounds: number;
+  rounds: number | null;
   slotted: boolean;
   phases: { start_ms: number; end_ms: number; rate_bps: number }[];
   expected_ms: number | null;
@@ -152,8 +153,10 @@ export interface Circle {
   after?: { job: string; expected_ms: number | null }[];
 }
 
-export interface LogEvent { id: string; time_ns: number; kind: string; subject: string; text: string }
-export interface Series { subject: string; times_ns: number[]; mean: (number | null)[]; low: (number | null)[]; high: (number | null)[] }
+export interface LogEvent { id: number; time_ns: number; kind: string; subject: string; text: string }
+export interface Series { subject: string; mean: (number | null)[]; low: (number | null)[]; high: (number | null)[] }
+/** Measured values of the past: the lists of each subject are as long as `times_ns`. */
+export interface History { kind: string; step_ns: number; times_ns: number[]; series: Series[]; next: string | null }
 export interface PastPlan { version: number; time_ns: number; policy: string; in_force: boolean; reason?: string }
 export interface Policy { name: string; distribution: string; version: string; routing: string; priority: string; timing: string; options: Record<string, boolean | number | string | null> }
 export interface PolicySetting { policy: Policy; start: Policy; chosen: boolean; in_force: boolean }

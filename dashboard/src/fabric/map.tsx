@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The map of the fabric with its tools: overlay, fold, zoom, search, pointer and keyboard.
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Live } from "../api/live";
 import type { Flow } from "../api/types";
 import type { Pick } from "../state/address";
@@ -45,7 +45,8 @@ export function FabricMap({ live, flows, jobs }: { live: Live; flows: Flow[]; jo
     return () => watch.disconnect();
   }, []);
 
-  useEffect(() => {
+  // Before the browser paints, so that the map is not a frame behind the rest.
+  useLayoutEffect(() => {
     const target = canvas.current;
     if (!target || size.width === 0) return;
     const started = performance.now();

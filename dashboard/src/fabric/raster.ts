@@ -44,15 +44,15 @@ export function raster(at: Projected, there: Uint8Array, back: Uint8Array, colou
       const e = 4 * k;
       const [x1, y1, x2, y2] = [at.ends[e]! * scale, at.ends[e + 1]! * scale, at.ends[e + 2]! * scale, at.ends[e + 3]! * scale];
       const [mx, my] = [(x1 + x2) / 2, (y1 + y2) / 2];
-      if (there[k] === level) line(pixels, width, height, x1, y1, mx, my, colour, on, period, thick);
-      if (back[k] === level) line(pixels, width, height, x2, y2, mx, my, colour, on, period, thick);
+      if (there[k] === level) line(pixels, width, x1, y1, mx, my, colour, on, period, thick);
+      if (back[k] === level) line(pixels, width, x2, y2, mx, my, colour, on, period, thick);
     }
   }
   return kept;
 }
 
 function line(
-  pixels: Uint32Array, width: number, height: number, x1: number, y1: number, x2: number, y2: number,
+  pixels: Uint32Array, width: number, x1: number, y1: number, x2: number, y2: number,
   colour: number, on: number, period: number, thick: number,
 ): void {
   const steps = Math.max(1, Math.ceil(Math.max(Math.abs(x2 - x1), Math.abs(y2 - y1))));
@@ -67,12 +67,28 @@ function line(
     first = Math.max(first, Math.ceil((width - thick - x1) / dx));
     last = Math.min(last, Math.floor(-x1 / dx));
   } else if (x1 < 0 || x1 > width - thick) return;
+  // Positions as whole numbers of 1/65536 pixels: the rows of the tiers are inside the picture, so only
+  // the width needs the clipping above.
+  const [stepX, stepY] = [Math.round(dx * 65536), Math.round(dy * 65536)];
+  let x = Math.round((x1 + first * dx) * 65536);
+  let y = Math.round((y1 + first * dy) * 65536);
+  if (period === 1) {
+    for (let i = first; i <= last; i += 1) {
+      const at = (y >> 16) * width + (x >> 16);
+      pixels[at] = colour;
+      if (thick > 1) pixels[at + 1] = colour;
+      x += stepX;
+      y += stepY;
+    }
+    return;
+  }
   for (let i = first; i <= last; i += 1) {
-    if (period > 1 && i % period >= on) continue;
-    const py = (y1 + i * dy) | 0;
-    if (py < 0 || py >= height) continue;
-    const at = py * width + ((x1 + i * dx) | 0);
-    pixels[at] = colour;
-    if (thick > 1) pixels[at + 1] = colour;
+    if (i % period < on) {
+      const at = (y >> 16) * width + (x >> 16);
+      pixels[at] = colour;
+      if (thick > 1) pixels[at + 1] = colour;
+    }
+    x += stepX;
+    y += stepY;
   }
 }

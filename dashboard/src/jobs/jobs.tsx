@@ -108,14 +108,15 @@ function JobPanels({ name, live, jobs, detail }: { name: string; live: Live; job
           {explained.fault && <Fault fault={explained.fault} what="The explanation" />}
           {explained.value && <Explanation value={explained.value} jobs={jobs} />}
         </Panel>
-        <Panel id="blame" title="What slowed it" readAt={blame.at}>
+        <Panel id="blame" title="What slowed it" measuredNs={blame.value?.time_ns}>
           {blame.fault && <Fault fault={blame.fault} what="Blame" />}
           {blame.value && (
             <DataTable
-              caption="Slowest iterations" quiet rows={blame.value.iterations} keyOf={(one) => String(one.ended_ns)} empty="No iteration was slower than expected lately."
+              caption="Slowest iterations" quiet rows={blame.value.iterations} keyOf={(one) => String(one.index)} empty="No iteration was slow lately."
               columns={[
                 { title: "Ended", value: (one) => one.ended_ns, show: (one) => format.time(one.ended_ns) },
                 { title: "Took ms", number: true, value: (one) => one.took_ms, show: (one) => format.ms(one.took_ms) },
+                { title: "Usual ms", number: true, value: (one) => one.usual_ms, show: (one) => format.ms(one.usual_ms) },
                 { title: "Slower by ms", number: true, value: (one) => one.slower_ms, show: (one) => format.ms(one.slower_ms) },
                 { title: "Link", value: (one) => one.link, show: (one) => (one.link ? <PickButton pick={{ kind: "link", id: one.link }}>{one.link}</PickButton> : "–") },
                 { title: "Other job", value: (one) => one.other_job, show: (one) => (one.other_job ? <JobName name={one.other_job} jobs={jobs} /> : "–") },

@@ -4,7 +4,7 @@
 
 import { useMemo, useState } from "preact/hooks";
 import type { Live } from "../api/live";
-import type { LogEvent, Series } from "../api/types";
+import type { History, LogEvent } from "../api/types";
 import { jobColour } from "../fabric/colours";
 import { set, state } from "../state/store";
 import { useAnswer } from "../state/use_answer";
@@ -30,12 +30,12 @@ export function TimelineView({ live, jobs }: { live: Live; jobs: string[] }) {
   const tick = Math.floor(to / NS);
   const from = Math.max(0, tick - span);
   const range = `from_ns=${from * NS}&to_ns=${(tick + 1) * NS}`;
-  const iterations = useAnswer<{ series: Series[] }>(`history?kind=iterations&${range}&points=300`);
+  const iterations = useAnswer<History>(`history?kind=iterations&${range}&points=300`);
   const log = useAnswer<{ events: LogEvent[] }>(`event-log?${range}&most=200`);
-  const [kept, setKept] = useState<{ series: Series[]; events: LogEvent[]; at: number | null }>({ series: [], events: [], at: null });
-  if (iterations.value && iterations.at !== kept.at) setKept({ series: iterations.value.series, events: log.value?.events ?? kept.events, at: iterations.at });
+  const [kept, setKept] = useState<{ history: History | null; events: LogEvent[]; at: number | null }>({ history: null, events: [], at: null });
+  if (iterations.value && iterations.at !== kept.at) setKept({ history: iterations.value, events: log.value?.events ?? kept.events, at: iterations.at });
   const events = log.value?.events ?? kept.events;
-  const [xs, lines] = useMemo(() => joined(kept.series, jobs), [kept.series, jobs.join()]);
+  const [xs, lines] = useMemo(() => drawn(kept.history, jobs), [kept.history, jobs.join()]);
   return (
     <>
       <Panel id="timeline" title="Timeline" measuredNs={to} wide>
@@ -58,7 +58,7 @@ export function TimelineView({ live, jobs }: { live: Live; jobs: string[] }) {
           {log.fault && <Fault fault={log.fault} what="The log of events" />}
           {!log.fault && (
             <DataTable
-              caption="Events, the newest first" rows={events} keyOf={(one) => one.id} empty="Nothing happened in this time." pageSize={15}
+              caption="Events, the newest first" rows={events} keyOf={(one) => String(one.id)} empty="Nothing happened in this time." pageSize={15}
               columns={[
                 { title: "When", value: (one) => one.time_ns, show: (one) => <button type="button" class="link" onClick={() => set({ at: String(one.time_ns) })}>{format.time(one.time_ns)}</button> },
                 { title: "What", value: (one) => one.kind, show: (one) => one.kind.replace(/_/g, " ") },
@@ -74,18 +74,10 @@ export function TimelineView({ live, jobs }: { live: Live; jobs: string[] }) {
   );
 }
 
-/** One axis of times for all series, whose steps are the same. */
-function joined(series: Series[], jobs: string[]): [number[], Line[]] {
-  const times = [...new Set(series.flatMap((one) => one.times_ns))].sort((a, b) => a - b);
-  const at = new Map(times.map((time, i) => [time, i]));
-  const lines = series.map((one) => {
-    const values: (number | null)[] = times.map(() => null);
-    one.times_ns.forEach((time, i) => {
-      values[at.get(time)!] = one.mean[i] ?? null;
-    });
-    return { label: one.subject, values, colour: jobColour(jobs.indexOf(one.subject)) };
-  });
-  return [times.map((time) => time / NS), lines];
+/** The times in seconds, and a line for each job. */
+function drawn(past: History | null, jobs: string[]): [number[], Line[]] {
+  const lines = (past?.series ?? []).map((one) => ({ label: one.subject, values: one.mean, colour: jobColour(jobs.indexOf(one.subject)) }));
+  return [(past?.times_ns ?? []).map((time) => time / NS), lines];
 }
 
 /** When jobs that are held to slots communicate, just before a time. */
