@@ -115,7 +115,7 @@ function StatusFacts({ live }: { live: Live }) {
   ];
   if (back.length > 0) facts.push(["Back on ECMP", `${back.length} flows`, format.names(back), true]);
   if (drained > 0) facts.push(["Drained", `${drained}`, "", true]);
-  if (alarmed.length > 0) facts.push(["Alarms", `${alarmed.length}`, format.names(alarmed.map((one) => one.subject)), true]);
+  if (alarmed.length > 0) facts.push(["Alarms", `${alarmed.length}`, format.names(alarmed.map((one) => one.subject || one.kind.replace(/_/g, " "))), true]);
   return (
     <dl id="facts" class="facts" aria-label="State of the controller">
       {facts.map(([name, value, note, warn]) => (

@@ -28,7 +28,7 @@ export function Rings({ rhythms, jobs, picked, turn }: Props) {
   const wrap = (shift: number, period: number) => Math.round((((shift % period) + period) % period) * 10) / 10;
   const step = Math.min(26, (OUTER - INNER) / Math.max(1, rhythms.length));
   return (
-    <svg ref={svg} viewBox="-150 -146 300 292" class="rings" role={turn ? "group" : "img"} aria-label={describe(rhythms, common)}
+    <svg ref={svg} viewBox="-165 -146 330 292" class="rings" role={turn ? "group" : "img"} aria-label={describe(rhythms, common)}
       onPointerMove={(e) => {
         const held = drag.current;
         const rhythm = held && rhythms.find((r) => r.job === held.job);
@@ -53,7 +53,7 @@ export function Rings({ rhythms, jobs, picked, turn }: Props) {
         return (
           <g key={rhythm.job} class={name} data-job={rhythm.job} style={{ "--job": jobColour(index) }}
             {...(turn ? {
-              tabIndex: 0, role: "slider", "aria-label": `Shift of ${rhythm.job} in ms`,
+              tabindex: 0, role: "slider", "aria-label": `Shift of ${rhythm.job} in ms`,
               "aria-valuemin": 0, "aria-valuemax": rhythm.period, "aria-valuenow": rhythm.shift, "aria-valuetext": `${format.shortMs(rhythm.shift)} ms`,
               onPointerDown: (e: PointerEvent) => {
                 drag.current = { job: rhythm.job, from: at(e), shift: rhythm.shift };
