@@ -123,7 +123,10 @@ function LinkCircle({ live, jobs, direction }: { live: Live; jobs: string[]; dir
   return (
     <>
       <Rings rhythms={rhythms} jobs={jobs} turn={(job, shift) => setShifts((old) => ({ ...old, [job]: shift }))} />
-      <p class="muted">Drag a ring, or turn it with the arrow keys: the controller computes what these shifts would bring. Nothing is changed.</p>
+      <p class="muted">
+        {rhythms.some((r) => r.slotted) ? "Drag a ring, or turn it with the arrow keys: the controller computes what these shifts would bring. Nothing is changed."
+          : "No job on this link is held to slots by the present plan, so there is no shift to turn."}
+      </p>
       <Facts rows={[
         ["score now", value.score === null ? "–" : value.score.toFixed(2)],
         ["score with these shifts", <output class="score">{tried?.score == null ? "–" : tried.score.toFixed(2)}</output>],

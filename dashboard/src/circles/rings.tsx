@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One ring for each job on a common circle. Where shifts may be changed, a ring is turned by pointer or arrows.
+// One ring for each job on a common circle. Where shifts may be changed, the ring of a job that is held to slots
+// is turned by pointer or arrows.
 
 import { useRef } from "preact/hooks";
 import { jobColour } from "../fabric/colours";
@@ -49,10 +50,10 @@ export function Rings({ rhythms, jobs, picked, turn }: Props) {
         const radius = OUTER - (place + 0.5) * step;
         const phases = arcs(rhythm, common ?? rhythm.period);
         const [x, y] = onCircle(radius, phases[0] ? (phases[0][0] + phases[0][1]) / 2 : 0);
-        const name = `ring${rhythm.slotted ? "" : " free"}${picked && picked !== rhythm.job ? " dim" : ""}${turn ? " movable" : ""}`;
+        const name = `ring${rhythm.slotted ? "" : " free"}${picked && picked !== rhythm.job ? " dim" : ""}${turn && rhythm.slotted ? " movable" : ""}`;
         return (
           <g key={rhythm.job} class={name} data-job={rhythm.job} style={{ "--job": jobColour(index) }}
-            {...(turn ? {
+            {...(turn && rhythm.slotted ? {
               tabindex: 0, role: "slider", "aria-label": `Shift of ${rhythm.job} in ms`,
               "aria-valuemin": 0, "aria-valuemax": rhythm.period, "aria-valuenow": rhythm.shift, "aria-valuetext": `${format.shortMs(rhythm.shift)} ms`,
               onPointerDown: (e: PointerEvent) => {

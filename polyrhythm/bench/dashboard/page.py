@@ -10,7 +10,7 @@ from typing import Any
 
 NAVIGATIONS = 5
 REDRAWS = 60
-WINDOW = {"width": 1600, "height": 1000}
+WIDTH, HEIGHT = 1600, 1000
 LONGEST_S = 60
 # As on a machine without a GPU; --no-sandbox, for root may not use one.
 ARGUMENTS = (
@@ -68,7 +68,7 @@ def measure_page(url: str) -> dict[str, Any]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, headless=True, args=list(ARGUMENTS))
         for _ in range(NAVIGATIONS):
-            context = browser.new_context(viewport=WINDOW)
+            context = browser.new_context(viewport={"width": WIDTH, "height": HEIGHT})
             page = context.new_page()
             page.set_default_timeout(LONGEST_S * 1000)
             page.goto(url)
