@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from control_rig import eventually, job, join_message
+from control_rig import PATIENCE_S, eventually, job, join_message
 
 from controller.live.messages import SendRefusal
 from controller.live.saved_state import StateChange
@@ -141,7 +141,7 @@ def test_the_store_is_pruned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_controller_without_a_disk_goes_on(fabric, start_controller, connect, tmp_path):
     state = tmp_path / "state.sqlite"
     controller = start_controller(fabric.description(), f"--state={state}")
-    with closing(sqlite3.connect(state)) as other:
+    with closing(sqlite3.connect(state, timeout=PATIENCE_S)) as other:
         other.execute("BEGIN IMMEDIATE")
         member = job("a", "h1", "h3")
         agents = [connect(controller.agents, host) for host in member.hosts]
