@@ -31,7 +31,16 @@ autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 # Optional extras, which the API reference does not need.
-autodoc_mock_imports = ["distributed", "highspy", "matplotlib", "mininet", "pyarrow"]
+autodoc_mock_imports = [
+    "distributed",
+    "highspy",
+    "lightning",
+    "matplotlib",
+    "mininet",
+    "pyarrow",
+    "torch",
+    "transformers",
+]
 
 REFERENCE = {
     "topo": "The fabric as a graph",

@@ -6,6 +6,7 @@ Times are nanoseconds of the controller's clock.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from controller.live.messages import IterationReport
@@ -59,7 +60,7 @@ class CountersRead:
     """The totals of all queues after a poll."""
 
     time_ns: int
-    counters: tuple[QueueCounter, ...]
+    counters: Sequence[QueueCounter]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from controller.live.event_log import EventLog
 from controller.live.history import History
-from controller.live.link_loads import LinkLoads
 from controller.live.messages import IterationReport
 from controller.live.notices import IterationDone, JobArrived, JobLeft, Notice
 from topo.graph import Topology
@@ -114,15 +113,10 @@ class Recorder:
             job.ended.append(ended)
             self.history.add_iteration(now_ns, report.job, ended.length_ns / 1e6)
 
-    def loads_read(self, now_ns: int, links: LinkLoads) -> None:
-        """The counters were read: `links` has the loads since the last time."""
-        load = np.full(len(links), np.nan)
-        marks = np.full(len(links), np.nan)
-        for number, link in enumerate(links):
-            if link.load is not None:
-                load[number] = link.load
-            if link.marks is not None:
-                marks[number] = link.marks
+    def loads_read(self, now_ns: int, load: NDArray[np.float64], marks: NDArray[np.float64]) -> None:
+        """The counters were read: busy fraction and ECN marks of each direction since the last time, in the
+        order of `LinkLoads`. NaN: not measured.
+        """
         before_ns, self._read_ns = self._read_ns, now_ns
         if before_ns is None or now_ns <= before_ns:
             return

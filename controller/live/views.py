@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from controller.live.alarms import Alarms
 from controller.live.core import Core
 from controller.live.host_uplinks import HostUplinks
@@ -83,6 +86,19 @@ class ViewBuilder:
             names = frozenset(name for name, *_ in pinned_flows(plan.flows)) if plan is not None else ()
             self._pinned = plan, frozenset(names)
         return self._pinned[1]
+
+    def figures(self) -> NDArray[np.float64]:
+        """Busy fraction and ECN marks of all links now, shape (2, links), in the order of `LinkLoads`.
+
+        NaN: not measured.
+        """
+        core = self._core
+        uplinks = self._uplinks.rates(core.now_ns)
+        hosts = np.full((2, len(core.topology.hosts)), np.nan)
+        for number, host in enumerate(core.topology.hosts):
+            if (rate := uplinks.get(host.name)) is not None:
+                hosts[0, number] = min(1.0, rate / host.rate_bps)
+        return np.concatenate((core.counters.figures, hosts), axis=1)
 
     def links(self) -> LinkLoads:
         """The loads of all links now."""

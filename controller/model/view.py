@@ -175,7 +175,7 @@ class View:
     links: Sequence[LinkLoad]
     jobs: tuple[JobView, ...]
     plan: Plan | None
-    counters: tuple[QueueCounter, ...]
+    counters: Sequence[QueueCounter]
     verified_paths: int
     unverified_paths: int
     fallback_flows: tuple[FallbackFlow, ...] = ()

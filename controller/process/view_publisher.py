@@ -143,8 +143,11 @@ class ViewPublisher:
         if self._fleet is None:
             return
         core = self._core
-        core.counters.read(core.now_ns, await self._fleet.read_counters())
-        self.recorder.loads_read(core.now_ns, self._builder.links())
+        values = await self._fleet.read_counters()
+        for _ in core.counters.steps(core.now_ns, values):
+            # On the host's clock agents are answered in between.
+            await asyncio.sleep(0)
+        self.recorder.loads_read(core.now_ns, *self._builder.figures())
         self._publish(CountersRead(core.now_ns, core.counters.queues))
 
     def noticed(self, notice: Notice) -> None:

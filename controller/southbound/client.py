@@ -22,7 +22,7 @@ from finsy.proto import U128, p4r
 from controller.southbound import raw_calls
 from controller.southbound.arbitration import Arbitration
 from controller.southbound.artefacts import Artefacts
-from controller.southbound.codec import Codec, CounterValue, PacketIn
+from controller.southbound.codec import Codec, PacketIn
 from controller.southbound.election_ids import DeposedError, ElectionIds
 from controller.southbound.gnmi import NoPortStatesError, PortStates
 from controller.southbound.heartbeat import Heartbeat
@@ -169,29 +169,12 @@ class SwitchClient:
 
     async def read_tables(self) -> tuple[bytes, ...]:
         """Every table entry of the switch, as serialised ReadResponses. Raises SessionError."""
-        request = self._codec.read_tables(self._device_id)
-        try:
-            return await raw_calls.read(self._connected(), self._open_calls, request, self._call_timeout_s)
-        except P4ClientError as error:
-            raise SessionError(_reason(error)) from None
+        return await self._read(self._codec.read_tables(self._device_id), self._call_timeout_s)
 
-    async def read_counters(self, counters: Mapping[str, Sequence[int]]) -> tuple[CounterValue, ...]:
-        """The values of counters, given as name -> ports, for all queues of these ports.
-
-        Raises SessionError.
-        """
-        request = self._codec.read_counters(self._device_id, counters)
-        found: list[CounterValue] = []
-        limit = self._heartbeat.deadline_s if self._heartbeat is not None else None
-        try:
-            async with asyncio.timeout(limit):
-                async for reply in self._connected().request_iter(request):
-                    found.extend(self._codec.counter_value(e.counter_entry) for e in reply.entities)
-        except P4ClientError as error:
-            raise SessionError(_reason(error)) from None
-        except TimeoutError:
-            raise SessionError(f"no answer within {limit:g} s") from None
-        return tuple(found)
+    async def read_counters(self, request: p4r.ReadRequest) -> tuple[bytes, ...]:
+        """The counters that a request asks for, as serialised ReadResponses. Raises SessionError."""
+        limit_s = self._heartbeat.deadline_s if self._heartbeat is not None else None
+        return await self._read(request, limit_s)
 
     async def packet_out(self, payload: bytes, egress_port: int, submit_to_ingress: bool) -> None:
         """Send a frame out of a port, or through the ingress pipeline. Raises SessionError."""
@@ -211,6 +194,12 @@ class SwitchClient:
         except asyncio.QueueFull:
             return False
         return True
+
+    async def _read(self, request: p4r.ReadRequest, timeout_s: float | None) -> tuple[bytes, ...]:
+        try:
+            return await raw_calls.read(self._connected(), self._open_calls, request, timeout_s)
+        except P4ClientError as error:
+            raise SessionError(_reason(error)) from None
 
     async def _session(self) -> None:
         self._client = SwitchChannel(self.address, self._tls, wait_for_ready=False)

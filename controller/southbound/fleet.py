@@ -14,14 +14,8 @@ from finsy.grpcutil import GRPCCredentialsTLS
 
 from controller.southbound.artefacts import Artefacts
 from controller.southbound.client import RefusedUpdate, SwitchClient
-from controller.southbound.codec import (
-    ECN_MARK_COUNTER,
-    EGRESS_COUNTER,
-    STRAY_COUNTER,
-    Codec,
-    CounterValue,
-    PacketIn,
-)
+from controller.southbound.codec import Codec, CounterValue, PacketIn
+from controller.southbound.counter_reads import CounterReads
 from controller.southbound.election_ids import ElectionIds
 from controller.southbound.heartbeat import Heartbeat
 from controller.southbound.raw_calls import SessionError
@@ -125,7 +119,6 @@ class SwitchFleet:
         self.sessions_lost = dict.fromkeys(targets, 0)
         self.refused_updates = dict.fromkeys(targets, 0)
         self.corrected_updates = dict.fromkeys(targets, 0)
-        self._unread: set[str] = set()
         self._unsent: set[str] = set()
         codec = Codec(artefacts)
         self.clients: Mapping[str, SwitchClient] = {
@@ -141,6 +134,8 @@ class SwitchFleet:
             )
             for name, target in targets.items()
         }
+        devices = {name: target.device_id for name, target in targets.items()}
+        self._counters = CounterReads(topology, codec, devices, self.clients)
 
     def start(self, ids: ElectionIds | None = None, leads: Callable[[], bool] = bool) -> None:
         """Start to connect to every switch. `ids`: the election ids of a leader, which sends nothing once
@@ -264,9 +259,7 @@ class SwitchFleet:
 
     async def read_counters(self) -> Mapping[str, tuple[CounterValue, ...]]:
         """Packets, bytes and ECN marks of every queue of every wired port, for each switch in service."""
-        ready = [name for name, client in self.clients.items() if client.state == "ready"]
-        values = await asyncio.gather(*(self._read_counters(name) for name in ready))
-        return dict(zip(ready, values, strict=True))
+        return await self._counters.read()
 
     async def read_tables(self, name: str) -> tuple[bytes, ...]:
         """Every table entry of a switch between two writes, as serialised ReadResponses. Raises
@@ -394,23 +387,6 @@ class SwitchFleet:
             return Found.REMOVE
         # The earlier controller may have written a later plan than the one that it has stored.
         return Found.PREFER if wanted == self._taken_up else Found.KEEP
-
-    async def _read_counters(self, name: str) -> tuple[CounterValue, ...]:
-        ports = self._topology.ports[name]
-        edge = tuple(port for port, peer in ports.items() if peer.node in self._topology.host)
-        try:
-            values = await self.clients[name].read_counters(
-                dict.fromkeys((EGRESS_COUNTER, ECN_MARK_COUNTER), tuple(ports)) | {STRAY_COUNTER: edge}
-            )
-        except SessionError as error:
-            if name not in self._unread:
-                log.warning("switch %s: its counters were not read: %s", name, error)
-            self._unread.add(name)
-            return ()
-        if name in self._unread:
-            self._unread.discard(name)
-            log.info("switch %s: its counters are read again", name)
-        return values
 
 
 def log_refused(errors: Iterable[RefusedUpdate]) -> None:

@@ -122,9 +122,10 @@ def test_the_recorder_forgets_jobs_that_leave_and_takes_loads_between_two_reads(
     assert recorder.iterations() == {"a": ()}, "one of its workers has not ended it"
     recorder.noticed(report("a", 0, 0, 120, rank=1))
     assert recorder.iterations()["a"][0].host == "h3"
-    end = next((s, p) for s, ports in TOPOLOGY.ports.items() for p in ports)
+    figures = np.full((2, len(LinkLoads(TOPOLOGY))), np.nan)
+    figures[:, 0] = 0.5, 4
     for now in (10, 20, 20, 30):
-        recorder.loads_read(now * MS, LinkLoads(TOPOLOGY, {end: (0.5, 4)}))
+        recorder.loads_read(now * MS, *figures)
     assert [(s.start_ns // MS, s.end_ns // MS) for s in recorder.samples] == [(10, 20), (20, 30)]
     assert sorted(set(recorder.samples[0].load.tolist())) == [-1, 50]
     recorder.noticed(JobLeft(0, member))

@@ -4,6 +4,7 @@
 import asyncio
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from control_rig import RATE_BPS, job, on_loop
 from hypothesis import given
@@ -483,6 +484,8 @@ def test_loads_come_from_differences_of_totals():
         counters.read(now_ns, {"leaf1": values})
         links = LinkLoads(TOPOLOGY, counters.loads)
         assert all(k.load is None for k in links if k.src != "leaf1" or k.src_port != 3), "nothing was read"
+        read = [None if np.isnan(load) else (load, marks) for load, marks in counters.figures.T]
+        assert read == [(k.load, k.marks) if k.load is not None else None for k in links[: len(read)]]
         return next(k for k in links if (k.src, k.dst) == ("leaf1", "spine1"))
 
     assert poll(0, 1000, 5).load is None, "one poll is no difference"

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the counters of all switches: packets, bytes and ECN marks of every queue, and stray packets."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from finsy.proto import p4r
+
+from controller.southbound.client import SwitchClient
+from controller.southbound.codec import (
+    ECN_MARK_COUNTER,
+    EGRESS_COUNTER,
+    STRAY_COUNTER,
+    Codec,
+    CounterValue,
+)
+from controller.southbound.raw_calls import SessionError
+from topo.graph import Topology
+
+log = logging.getLogger(__name__)
+
+# Chosen: so many cells are decoded in less than a millisecond.
+CELLS_AT_ONCE = 200
+
+
+class CounterReads:
+    """The counters of wired ports of the switches in `clients`; `devices` are their device ids."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        codec: Codec,
+        devices: Mapping[str, int],
+        clients: Mapping[str, SwitchClient],
+    ) -> None:
+        self._topology = topology
+        self._codec = codec
+        self._devices = devices
+        self._clients = clients
+        self._requests: dict[str, p4r.ReadRequest] = {}
+        self._unread: set[str] = set()
+
+    async def read(self) -> Mapping[str, tuple[CounterValue, ...]]:
+        """The counters of each switch in service; none for a switch that does not answer in time."""
+        ready = [name for name, client in self._clients.items() if client.state == "ready"]
+        values = await asyncio.gather(*(self._read(name) for name in ready))
+        return dict(zip(ready, values, strict=True))
+
+    async def _read(self, name: str) -> tuple[CounterValue, ...]:
+        try:
+            replies = await self._clients[name].read_counters(self._request(name))
+        except SessionError as error:
+            if name not in self._unread:
+                log.warning("switch %s: its counters were not read: %s", name, error)
+            self._unread.add(name)
+            return ()
+        if name in self._unread:
+            self._unread.discard(name)
+            log.info("switch %s: its counters are read again", name)
+        found: list[CounterValue] = []
+        for reply in replies:
+            entities = p4r.ReadResponse.FromString(reply).entities
+            # A switch has thousands of cells. Agents are answered in between.
+            for begin in range(0, len(entities), CELLS_AT_ONCE):
+                cells = entities[begin : begin + CELLS_AT_ONCE]
+                found.extend(self._codec.counter_value(e.counter_entry) for e in cells)
+                await asyncio.sleep(0)
+        return tuple(found)
+
+    def _request(self, name: str) -> p4r.ReadRequest:
+        known = self._requests.get(name)
+        if known is None:
+            ports = self._topology.ports[name]
+            edge = tuple(port for port, peer in ports.items() if peer.node in self._topology.host)
+            counters = dict.fromkeys((EGRESS_COUNTER, ECN_MARK_COUNTER), tuple(ports)) | {STRAY_COUNTER: edge}
+            known = self._requests[name] = self._codec.read_counters(self._devices[name], counters)
+        return known
