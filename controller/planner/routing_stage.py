@@ -161,6 +161,7 @@ def route_flows(demands: Demands, *, time_sharing: bool = True) -> RoutingStage:
         intensities=demands.intensities,
         distances=demands.distances,
         seed=x.seed,
+        ports=ports,
     )
     answer = ask_routing(policy, problem)
     fixed = kept_ports(x.queue_pairs)
@@ -176,7 +177,8 @@ def route_flows(demands: Demands, *, time_sharing: bool = True) -> RoutingStage:
         if isinstance(answer, ArrayRoutes) and not (unknown or fixed or x.learned):
             found = assigned(problem, answer, ports)
         if found is not None:
-            return RoutingStage(demands, found, by_hash)
+            # Columns of hops do not name cables.
+            return RoutingStage(demands, dict(found) if x.topology.bundles else found, by_hash)
         flow = {c.name: c for c in commodities}
         placed = with_ports(
             x.topology,

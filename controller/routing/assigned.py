@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from controller.routing.assign import Assignment, without_path
 from controller.routing.backend import plain_suffices
-from controller.routing.commodities import FlowPaths
+from controller.routing.cable_fabric import CableFabric
+from controller.routing.commodities import FlowPaths, same_hops
 from controller.routing.fabric import Ints
 from controller.routing.path_ports import usable
 from controller.routing.ports import leads, ports_for, repeats, stages
@@ -68,11 +69,12 @@ def assigned(problem: RoutingProblem, answer: ArrayRoutes, ports: Ints) -> Assig
     """A source port for the path of each flow: its present one of `ports` (flows,) if that still leads there,
     else the lowest one that no other flow of its pair of hosts has; -1 in `ports`: it has none.
 
-    None where columns do not say enough: the hash is unknown, parallel cables make one path by names several
-    paths, a path has no free port, or a flow has a port outside 0xC000-0xFFFF.
+    None where columns do not say enough: the hash is unknown, the answer does not tell parallel cables apart,
+    a path has no free port, or a flow has a port outside 0xC000-0xFFFF.
     """
-    fabric, flows, choice = problem.fabric, problem.columns, answer.choice
-    if not answer.alive or not usable(problem.topology):
+    fabric, flows, choice = answer.fabric, problem.columns, answer.choice
+    tells_cables = isinstance(fabric, CableFabric) or usable(problem.topology)
+    if not answer.alive or not tells_cables:
         return None
     if ((ports >= 0) & (ports < ROCE_SOURCE_PORTS.start)).any():
         return None
@@ -80,7 +82,7 @@ def assigned(problem: RoutingProblem, answer: ArrayRoutes, ports: Ints) -> Assig
     spec, demand = problem.topology.hash, problem.demand
     src, dst = flows.numbers.source[flows.src], flows.numbers.destination[flows.dst]
     wanted = stages(problem.topology, fabric, demand, choice)
-    held = _same_rows(problem.held.hops, answer.paths.hops) & (choice >= 0) & (ports >= 0)
+    held = same_hops(problem.held.hops, answer.paths.hops) & (choice >= 0) & (ports >= 0)
     stays = held & leads(src, dst, ports, wanted, spec=spec)
     pair = flows.src.astype(np.int64) * len(flows.numbers.hosts) + flows.dst
     # A pair of hosts and a choice: each port leads along one path, so only these flows compete for ports.
@@ -119,11 +121,3 @@ def assigned(problem: RoutingProblem, answer: ArrayRoutes, ports: Ints) -> Assig
     if len(todo) or (found[order] < 0).any() or len(np.unique(key)) < len(key):
         return None
     return AssignedFlows(problem, answer.paths, found, kept)
-
-
-def _same_rows(a: Ints, b: Ints) -> NDArray[np.bool_]:
-    """Whether the rows of hops are alike, (flows,), whatever their padding."""
-    width = max(a.shape[1], b.shape[1])
-    a, b = (np.pad(x, ((0, 0), (0, width - x.shape[1])), constant_values=-1) for x in (a, b))
-    same: NDArray[np.bool_] = (a == b).all(axis=1)
-    return same

@@ -128,3 +128,11 @@ class FlowPaths(Mapping[str, Path]):
 
     def __len__(self) -> int:
         return len(self._there)
+
+
+def same_hops(a: Ints, b: Ints) -> NDArray[np.bool_]:
+    """Whether the rows of hops are alike, (flows,), whatever their padding."""
+    width = max(a.shape[1], b.shape[1])
+    a, b = (np.pad(x, ((0, 0), (0, width - x.shape[1])), constant_values=-1) for x in (a, b))
+    same: NDArray[np.bool_] = (a == b).all(axis=1)
+    return same

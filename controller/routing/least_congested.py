@@ -16,6 +16,7 @@ from controller.routing.algorithms.base import Options, loads
 from controller.routing.algorithms.greedy import CHUNK, chosen
 from controller.routing.algorithms.optimal import optimal
 from controller.routing.backend import backend
+from controller.routing.cable_fabric import CableFabric
 from controller.routing.fabric import Fabric, Floats, Ints, LeafDemand, TwoTier, UnsuitableError
 from controller.routing.greedy import Congestion
 from controller.routing.incremental import rebalanced
@@ -64,7 +65,8 @@ def least_congested(
 
     1. Every held flow stays; the others are routed around it.
     2. All flows are routed again by the greedy algorithm ("Routing for Large ML Models", Algorithm 1).
-    3. With `balance`, on a uniform leaf-spine: the held choices, balanced by Kempe chains.
+    3. With `balance`, on a uniform leaf-spine: the held choices, balanced by Kempe chains; with parallel
+       cables by a search that moves single flows.
     4. With `balance`, on a uniform Clos: the exact optimum by edge colouring.
     5. With `balance`, where links or flows are not alike: the best set so far after a search that moves
        single flows (`relieved`).
@@ -125,7 +127,7 @@ def lower_bound(fabric: Fabric, demand: LeafDemand) -> float:
     leaf-spine are alike; elsewhere 0, which says nothing."""
     weight, live = demand.weights, fabric.capacity[fabric.capacity > 0]
     if (
-        not isinstance(fabric, TwoTier)
+        not isinstance(fabric, TwoTier | CableFabric)
         or not len(weight)
         or not len(live)
         or weight.min() < weight.max()
@@ -137,6 +139,11 @@ def lower_bound(fabric: Fabric, demand: LeafDemand) -> float:
 
 def _coloured(fabric: Fabric, flows: OwnedDemand, max_moves: int | None, plain: bool) -> Ints | None:
     try:
+        if isinstance(fabric, CableFabric):
+            if fabric.matched is None:
+                return None
+            found = optimal(fabric.matched, flows.unweighted, Options(plain=plain))
+            return fabric.of_columns(flows.demand, found)
         return optimal(fabric, flows.unweighted, Options(plain=plain))
     except UnsuitableError:
         return None
@@ -145,6 +152,9 @@ def _coloured(fabric: Fabric, flows: OwnedDemand, max_moves: int | None, plain: 
 def _rebalanced(fabric: Fabric, flows: OwnedDemand, max_moves: int | None, plain: bool) -> Ints | None:
     if not (flows.held >= 0).any():
         return None
+    if isinstance(fabric, CableFabric):
+        held = greedy_around(fabric, flows, plain=plain)
+        return relieved(fabric, flows.demand, held, flows.owner, flows.overlap, plain=plain)
     try:
         return rebalanced(fabric, flows.unweighted, flows.held, max_moves, plain=plain)
     except UnsuitableError:

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.routing.cable_fabric import CableFabric
 from controller.routing.fabric import Fabric, Floats, Ints, LeafDemand, TwoTier, capacities
 from controller.routing.from_topology import choices_of
 from controller.routing.paths import Path
@@ -121,10 +122,11 @@ class Numbering:
 
     def hops_of_choices(self, fabric: Fabric, demand: LeafDemand, choice: Ints) -> Ints:
         """The hops of flows whose choices, (flows,), are the fabric's numbers of paths; -1: no path."""
-        if isinstance(fabric, TwoTier):
+        if isinstance(fabric, TwoTier | CableFabric):
             leaves = np.array([self.switch[name] for name in fabric.leaves], dtype=np.int32)
             spines = np.array([self.switch[name] for name in fabric.spines] or [-1], dtype=np.int32)
-            found = np.stack((leaves[demand.src], spines[choice], leaves[demand.dst]), axis=1)
+            spine = fabric.spines_of(demand, choice) if isinstance(fabric, CableFabric) else choice
+            found = np.stack((leaves[demand.src], spines[spine], leaves[demand.dst]), axis=1)
             found[demand.src == demand.dst, 1:] = -1
             found[choice < 0] = -1
             return found

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.routing.bucket_tables import Stages
 from controller.routing.fabric import Fabric, Ints
 from controller.routing.from_topology import choices_of, demand_of
 from controller.routing.paths import Path
-from controller.routing.ports import Stages, destinations, leads, ports_for, repeats, sources, stages
+from controller.routing.ports import destinations, leads, ports_for, repeats, sources, stages
 from topo.graph import Topology
 
 

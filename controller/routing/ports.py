@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 from controller.routing.affine_hash import bases, contributions
 from controller.routing.backend import backend
+from controller.routing.bucket_tables import BucketTables, Stages
+from controller.routing.cable_choices import cable_stages
+from controller.routing.cable_fabric import CableFabric
 from controller.routing.fabric import Fabric, Ints, LeafDemand, TwoTier, grouped
 from controller.routing.forwarding import BUCKETS, forwarding
 from controller.routing.generic import GenericFabric
@@ -20,50 +23,6 @@ from controller.routing.three_tier import ThreeTier
 from controller.routing.topology_cache import cached_by_topology
 from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 from topo.graph import OUR_HASH, HashSpec, Topology
-
-
-@dataclass(frozen=True, slots=True)
-class Stages:
-    """The hash decisions that the packets of each flow meet on their path.
-
-    At hop h flow f meets the bucket table stage[f, h]; -1 means that the switch has one choice only. The
-    table must give want[f, h]. `tables` (tables, 256) maps a slice of the hash to a choice; `shifts`
-    (tables,) is the lowest bit of the slice. `stage` and `want` have the shape (flows, hops).
-    """
-
-    tables: Ints
-    shifts: Ints
-    stage: Ints
-    want: Ints
-
-    def take(self, index: NDArray[np.intp]) -> Stages:
-        """Those of the flows at these indices."""
-        return Stages(self.tables, self.shifts, self.stage[index], self.want[index])
-
-
-class _Tables:
-    """Bucket tables by tier and members. A table gets its number when it is added first."""
-
-    def __init__(self, spec: HashSpec) -> None:
-        self._spec = spec
-        self._number: dict[tuple[int, tuple[int, ...]], int] = {}
-
-    def add(self, tier: int, members: Iterable[int]) -> int:
-        """The number of the table in which bucket b leads to members[b mod n]; -1 for a single member."""
-        key = tier, tuple(members)
-        return -1 if len(set(key[1])) < 2 else self._number.setdefault(key, len(self._number))
-
-    def stages(self, stage: Ints, want: Ints) -> Stages:
-        """All tables, together with what each flow needs from them."""
-        buckets = np.arange(BUCKETS)
-        tables = [np.array(m, dtype=np.int32)[buckets % len(m)] for _, m in self._number]
-        shifts = [self._spec.slices[tier] for tier, _ in self._number]
-        return Stages(
-            np.array(tables, dtype=np.int32).reshape(-1, BUCKETS),
-            np.array(shifts, dtype=np.int32),
-            stage,
-            want,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +75,12 @@ def stages(
     A flow with choice -1 needs nothing. `spec` is the hash of the switches; None means that of the topology.
     `orders` are those of a leaf-spine; None: find them.
     """
-    tables = _Tables(topology.hash if spec is None else spec)
+    tables = BucketTables(topology.hash if spec is None else spec)
     if isinstance(fabric, TwoTier):
         found = uplink_orders(topology, fabric) if orders is None else orders
         return _two(topology, fabric, demand, choice, tables, found)
+    if isinstance(fabric, CableFabric):
+        return cable_stages(fabric, demand, choice, tables)
     if isinstance(fabric, ThreeTier):
         return _three(topology, fabric, demand, choice, tables)
     if isinstance(fabric, GenericFabric):
@@ -132,7 +93,7 @@ def _two(
     fabric: TwoTier,
     demand: LeafDemand,
     choice: Ints,
-    tables: _Tables,
+    tables: BucketTables,
     orders: UplinkOrders,
 ) -> Stages:
     """Leaf-spine. The table of a leaf depends on the order of its ports and on the spines that both leaves
@@ -147,7 +108,7 @@ def _two(
     return tables.stages(np.stack((stage, down), axis=1), np.stack((choice, choice), axis=1))
 
 
-def _leaf_stages(fabric: TwoTier, demand: LeafDemand, tables: _Tables, orders: UplinkOrders) -> Ints:
+def _leaf_stages(fabric: TwoTier, demand: LeafDemand, tables: BucketTables, orders: UplinkOrders) -> Ints:
     """The table by which the first leaf of each flow chooses, (flows,)."""
     if len(orders.orders) == 1 and fabric.live.all():
         # All leaves are alike, and reach all spines.
@@ -178,7 +139,7 @@ def choices_of_ports(
     """
     if not fabric.spines:
         return np.where(demand.src == demand.dst, 0, -1).astype(np.int32)
-    spec, tables = topology.hash, _Tables(topology.hash)
+    spec, tables = topology.hash, BucketTables(topology.hash)
     stage = _leaf_stages(fabric, demand, tables, uplink_orders(topology, fabric))
     known = tables.stages(stage[:, None], stage[:, None])
     both = fabric.live[demand.src] & fabric.live[demand.dst]
@@ -194,7 +155,7 @@ def choices_of_ports(
 
 
 def _down_tables(
-    topology: Topology, fabric: TwoTier, columns: Mapping[str, list[int]], tables: _Tables
+    topology: Topology, fabric: TwoTier, columns: Mapping[str, list[int]], tables: BucketTables
 ) -> Ints:
     """The table by which a spine chooses among its cables to a leaf, (leaves, spines)."""
     result = np.full((len(fabric.leaves), len(fabric.spines)), -1, dtype=np.int32)
@@ -212,7 +173,7 @@ def _down_tables(
 
 
 def _three(
-    topology: Topology, fabric: ThreeTier, demand: LeafDemand, choice: Ints, tables: _Tables
+    topology: Topology, fabric: ThreeTier, demand: LeafDemand, choice: Ints, tables: BucketTables
 ) -> Stages:
     upward = topology.upward
     group, per_pod = fabric.over.shape[2], fabric.per_pod
@@ -244,7 +205,7 @@ def _three(
     return tables.stages(stage, np.stack((spine, core), axis=1).astype(np.int32))
 
 
-def _any(fabric: GenericFabric, demand: LeafDemand, choice: Ints, tables: _Tables) -> Stages:
+def _any(fabric: GenericFabric, demand: LeafDemand, choice: Ints, tables: BucketTables) -> Stages:
     """Any fabric, by its forwarding. A path that it does not allow needs a value that no table gives."""
     table = forwarding(fabric.topology, fabric.down_links, fabric.down_switches)
     names = {s.name: i for i, s in enumerate(fabric.topology.switches)}

@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.routing.cable_fabric import CableFabric, cable_fabric
 from controller.routing.commodities import Commodities, FlowPaths
 from controller.routing.fabric import Fabric, Floats, Ints, LeafDemand
 from controller.routing.from_topology import Failures, fabric_of
@@ -38,10 +39,11 @@ class Routes:
 @dataclass(frozen=True, slots=True)
 class ArrayRoutes(Routes):
     """Paths that `RoutingProblem.routes` made from `choice`, the fabric's number of each flow's path, shape
-    (flows,); -1: none. With `alive` every choice is a live path."""
+    (flows,); -1: none. With `alive` every choice is a live path of `fabric`."""
 
     paths: FlowPaths
     choice: Ints
+    fabric: Fabric
     alive: bool = False
 
 
@@ -55,6 +57,7 @@ class RoutingProblem:
     jobs on one link slow each other down, from 0 to 1; None: fully, whenever they share a link.
     `intensities()` gives CRUX's intensity by job, from the traffic at the jobs' hosts (CRUX, section 4.1);
     `distances()` gives by job the hops of its farthest flow: 2 inside a leaf, 4 below a common spine, else 6.
+    `ports` (flows,) are the source ports in force, -1: none; None: not known.
     """
 
     topology: Topology
@@ -66,11 +69,20 @@ class RoutingProblem:
     intensities: Callable[[], Mapping[str, float]]
     distances: Callable[[], Mapping[str, float]]
     seed: int
+    ports: Ints | None = None
 
     @cached_property
     def fabric(self) -> Fabric:
         """The fabric as arrays, without what is down."""
         return fabric_of(self.topology, self.failures)
+
+    @cached_property
+    def cables(self) -> CableFabric | None:
+        """The fabric with each cable as a link of its own, where several join two switches of a leaf-spine
+        whose hash is known; else None."""
+        if not self.topology.bundles or not self.topology.hash.known:
+            return None
+        return cable_fabric(self.topology, self.failures.links, self.failures.switches)
 
     @cached_property
     def columns(self) -> Commodities:
@@ -87,15 +99,18 @@ class RoutingProblem:
         """The paths in force that join the hosts of their flows, as columns."""
         return FlowPaths.of(self.columns, self.previous)
 
-    def routes(self, choice: Ints, order: NDArray[np.intp] | None = None) -> ArrayRoutes:
+    def routes(
+        self, choice: Ints, order: NDArray[np.intp] | None = None, fabric: Fabric | None = None
+    ) -> ArrayRoutes:
         """Turn an array answer, shape (flows,), into paths. A choice is the fabric's number of a path
         (`Fabric.candidates`); -1 stands for a flow without a path. `order` (flows,) is the order of the
-        paths, by default that of the flows."""
+        paths, by default that of the flows. `fabric` numbers the paths; None: that of the problem."""
+        fabric = self.fabric if fabric is None else fabric
         chosen = np.where(self.cut_off, -1, choice).astype(np.int32)
         numbers = self.columns.numbers
-        hops = numbers.hops_of_choices(self.fabric, self.demand, chosen)
+        hops = numbers.hops_of_choices(fabric, self.demand, chosen)
         paths = FlowPaths(self.columns, hops, np.arange(len(chosen)) if order is None else order)
-        return ArrayRoutes(paths, chosen, self.live(chosen))
+        return ArrayRoutes(paths, chosen, fabric, self.live(chosen, fabric))
 
     @property
     def weights(self) -> Floats:
@@ -116,14 +131,14 @@ class RoutingProblem:
                     part[i, j] = self.overlap(a, b)
         return owner, part
 
-    def live(self, choice: Ints) -> bool:
-        """Whether every choice is -1 or a number of a live path."""
+    def live(self, choice: Ints, fabric: Fabric) -> bool:
+        """Whether every choice is -1 or the fabric's number of a live path."""
         far = (choice >= 0) & (self.demand.src != self.demand.dst)
         try:
-            links = self.fabric.links(self.demand.take(far), choice[far])
+            links = fabric.links(self.demand.take(far), choice[far])
         except IndexError:
             return False
-        return bool((self.fabric.capacity[links] > 0).all(where=links >= 0, axis=None))
+        return bool((fabric.capacity[links] > 0).all(where=links >= 0, axis=None))
 
     @cached_property
     def cut_off(self) -> NDArray[np.bool_]:

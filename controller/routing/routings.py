@@ -18,9 +18,13 @@ from controller.routing.algorithms.ilp import ilp
 from controller.routing.algorithms.optimal import optimal
 from controller.routing.algorithms.published_annealing import published_annealing
 from controller.routing.backend import plain_suffices
+from controller.routing.cable_choices import cables_of_ports
+from controller.routing.cable_fabric import CableFabric
+from controller.routing.commodities import same_hops
 from controller.routing.fabric import Fabric, Ints, LeafDemand, TwoTier
 from controller.routing.least_congested import OwnedDemand, least_congested
 from controller.routing.protocol import LEFT_TO_HASH, ArrayRoutes, LeftToHash, Routes, Routing, RoutingProblem
+from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 
 FLOW_ORDERS = ("connections", "intensity", "distance")
 """The orders in which `LeastCongested` takes the flows."""
@@ -101,7 +105,7 @@ class LeastCongested(Routing):
 
     def route(self, problem: RoutingProblem) -> ArrayRoutes:
         """Each flow in turn to its least congested path; flows that can stay move only for a gain."""
-        order, fabric = self._order(problem), bundled(problem.fabric)
+        order, fabric = self._order(problem), problem.cables or bundled(problem.fabric)
         demand = LeafDemand(problem.demand.src, problem.demand.dst, problem.weights)
         far = order[(demand.src != demand.dst)[order] & ~problem.cut_off[order]]
         owner, overlap = problem.owners
@@ -110,6 +114,8 @@ class LeastCongested(Routing):
         choice[far] = least_congested(
             fabric, flows, balance=self.balance, max_moves=self.max_moves, plain=plain_suffices(len(far))
         )
+        if isinstance(fabric, CableFabric):
+            return problem.routes(choice, order, fabric)
         return problem.routes(first_cables(problem.fabric, fabric, choice), order)
 
     def _order(self, problem: RoutingProblem) -> NDArray[np.intp]:
@@ -147,10 +153,25 @@ def held_choices(problem: RoutingProblem, fabric: Fabric) -> Ints:
     """The choice of each flow whose previous path is alive, shape (flows,); -1 for the others."""
     if not problem.previous:
         return np.full(len(problem.flows), -1, dtype=np.int32)
+    if isinstance(fabric, CableFabric):
+        return _held_cables(problem, fabric)
     choice = problem.columns.numbers.choices_of_hops(fabric, problem.demand, problem.held.hops)
     links = fabric.links(problem.demand, choice)
     alive = (fabric.capacity[links] > 0).all(where=links >= 0, axis=1) if len(fabric.capacity) else False
     return np.where(alive, choice, -1).astype(np.int32)
+
+
+def _held_cables(problem: RoutingProblem, fabric: CableFabric) -> Ints:
+    """As `held_choices`: the two cables of each flow whose source port leads along its previous path."""
+    flows, demand, hops = problem.columns, problem.demand, problem.held.hops
+    ports = np.full(len(flows), -1, dtype=np.int32) if problem.ports is None else problem.ports
+    there = (hops[:, 0] >= 0) & (ports >= ROCE_SOURCE_PORTS.start)
+    numbers = flows.numbers
+    ends = numbers.source[flows.src], numbers.destination[flows.dst]
+    legal = np.where(there, ports, ROCE_SOURCE_PORTS.start).astype(np.int32)
+    choice = cables_of_ports(fabric, demand, *ends, legal, problem.topology.hash)
+    same = same_hops(numbers.hops_of_choices(fabric, demand, choice), hops)
+    return np.where(there & same, choice, -1).astype(np.int32)
 
 
 @dataclass(frozen=True)

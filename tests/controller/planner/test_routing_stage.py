@@ -56,3 +56,10 @@ def test_a_third_job_shares_single_cables_only() -> None:
     # Two jobs on a cable take turns, so each runs as fast as alone.
     assert {name for name, j in made.jobs.items() if j.period_ns} == set().union(*shared.values())
     assert all(j.expected_ns is None or j.expected_ns < 105_000_000 for j in made.jobs.values())
+
+
+def test_jobs_that_stay_keep_their_ports_when_another_comes() -> None:
+    jobs = (job(1, 0.6), job(2, 0.6))
+    before = plan(PlanInput(FABRIC, jobs, POLICIES["polyrhythm"], 0))
+    after = plan(PlanInput(FABRIC, (*jobs, job(3, 0.2)), POLICIES["polyrhythm"], 0, previous=before))
+    assert all(after.flows[name].source_port == f.source_port for name, f in before.flows.items())
