@@ -177,8 +177,9 @@ class Emergencies:
     its source port, are left to the switches' backup entries.
     """
 
-    def __init__(self, inputs: PlanInput, plan: Plan) -> None:
-        """`inputs` holds the state of the fabric that the answers start from."""
+    def __init__(self, inputs: PlanInput, plan: Plan, *, plain: bool = False) -> None:
+        """`inputs` holds the state of the fabric that the answers start from. `plain`: without the compiled
+        kernels."""
         topology, failures = inputs.topology, Failures(inputs.down_links, inputs.down_switches)
         self._failover: Failover | None = None
         if not inputs.policy.routing.chooses_paths or not topology.hash.known:
@@ -204,7 +205,7 @@ class Emergencies:
         choice = numbers.choices_of_hops(fabric, demand, found.hops)
         addresses = numbers.source[found.src], numbers.destination[found.dst]
         now = CurrentAssignment(*addresses, demand, choice, found.port)
-        self._failover = Failover(topology, fabric, now, failures)
+        self._failover = Failover(topology, fabric, now, failures, plain=plain)
 
     def answer(self, event: Event) -> FlowReroutes:
         """The answer to one failure."""

@@ -111,14 +111,20 @@ class Failover:
     """
 
     def __init__(
-        self, topology: Topology, fabric: Fabric, now: CurrentAssignment, failures: Failures = _WHOLE
+        self,
+        topology: Topology,
+        fabric: Fabric,
+        now: CurrentAssignment,
+        failures: Failures = _WHOLE,
+        *,
+        plain: bool = False,
     ) -> None:
         self._topology = topology
         self._failures = failures
         self._events = frozenset(events(topology))
         self._fabric = fabric
         self._now = now
-        self._plain = plain_suffices(len(now.choice))
+        self._plain = plain or plain_suffices(len(now.choice))
         self._far = now.demand.src != now.demand.dst
         self._links = fabric.links(now.demand, now.choice)
         self._loads = loads(fabric, now.demand, now.choice, now.demand.weights)

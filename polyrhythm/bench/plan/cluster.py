@@ -23,7 +23,7 @@ from controller.planner import POLICIES, PlanInput, first_plan, plan
 from controller.planner.demand import Demands
 from controller.process.worker_process import WorkerProcess
 from controller.routing.fabric import LeafDemand
-from controller.routing.from_topology import fabric_of
+from controller.routing.from_topology import Failures, fabric_of
 from controller.routing.least_congested import OwnedDemand, least_congested
 from controller.routing.ports import ports_for, stages
 from controller.southbound.artefacts import artefacts_dir
@@ -88,18 +88,21 @@ def changed(x: PlanInput, before: Plan, seed: int) -> PlanInput:
     return replace(x, jobs=(*x.jobs[1:], come), previous=before)
 
 
-def speedups(x: PlanInput) -> dict[str, float]:
+def speedups(x: PlanInput, *, weighted: bool = False) -> dict[str, float]:
     """How many times faster the compiled kernels choose paths and source ports after a change than the plain
     reference, on the same flows: the median of three runs each. Runs in the planner's process.
 
-    Paths are those of the routing that the default policy has, where the plan before is in force.
+    Paths are those of the routing that the default policy has, where the plan before is in force. `weighted`:
+    a flow weighs the highest rate of its job; otherwise all flows weigh the same.
     """
     demands = Demands(x)
-    flows, fabric = demands.columns, fabric_of(x.topology)
+    flows, fabric = demands.columns, fabric_of(x.topology, Failures(x.down_links, x.down_switches))
     numbers = flows.numbers
     leaf = numbers.leaves_of(fabric)[numbers.leaf]
     far = np.flatnonzero(flows.elephant & (leaf[flows.src] != leaf[flows.dst]))
-    demand = LeafDemand(leaf[flows.src[far]], leaf[flows.dst[far]])
+    peak = np.array([max(p.rate_bps for p in job.profile.phases) for job in x.jobs], dtype=np.float64)
+    weight = peak[flows.job[far]] if weighted else None
+    demand = LeafDemand(leaf[flows.src[far]], leaf[flows.dst[far]], weight)
     before = x.previous.flows if x.previous is not None else {}
     paths = [p.path[1:-1] if (p := before.get(flows.names[i])) and p.path else () for i in far.tolist()]
     held = numbers.choices_of_hops(fabric, demand, numbers.hops_of_paths(paths))
@@ -107,16 +110,20 @@ def speedups(x: PlanInput) -> dict[str, float]:
     choice = least_congested(fabric, owned, balance=True)
     wanted = stages(x.topology, fabric, demand, choice)
     addresses = numbers.source[flows.src[far]], numbers.destination[flows.dst[far]]
-
-    def ratio(work: Callable[[bool], object]) -> float:
-        work(False)
-        plain, compiled = (statistics.median(_cpu_s(work, way) for _ in range(3)) for way in (True, False))
-        return round(plain / max(compiled, 1e-6), 1)
-
     return {
-        "paths_speedup": ratio(lambda plain: least_congested(fabric, owned, balance=True, plain=plain)),
-        "ports_speedup": ratio(lambda plain: ports_for(*addresses, wanted, plain=plain)),
+        "paths_speedup": plain_over_compiled(
+            lambda plain: least_congested(fabric, owned, balance=True, plain=plain)
+        ),
+        "ports_speedup": plain_over_compiled(lambda plain: ports_for(*addresses, wanted, plain=plain)),
     }
+
+
+def plain_over_compiled(work: Callable[[bool], object], runs: int = 3) -> float:
+    """How many times more processor time the work takes when it is told to be plain: medians of some runs of
+    each way, the kernels warm."""
+    work(False)
+    plain, compiled = (statistics.median(_cpu_s(work, way) for _ in range(runs)) for way in (True, False))
+    return round(plain / max(compiled, 1e-6), 1)
 
 
 def _cpu_s(work: Callable[[bool], object], plain: bool) -> float:

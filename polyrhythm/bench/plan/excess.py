@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much more than the exact optimum the most loaded link carries: `excess_first`, `excess_final`,
-`excess_irregular`."""
+`excess_irregular`.
+
+`excess_*_speedup` are the compiled kernels against the plain reference on such inputs.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from controller.routing.algorithms.ilp import ilp, installed
 from controller.routing.algorithms.optimal import optimal
 from controller.routing.fabric import Fabric, LeafDemand
 from controller.routing.from_topology import Failures, choices_of, demand_of, fabric_of
+from polyrhythm.bench.plan.cluster import speedups
 from polyrhythm.bench.plan.clusters import RATE_BPS, cluster
 from topo.generate import leaf_spine
 from topo.graph import Topology
@@ -34,12 +38,22 @@ def measure(seed: int, runs: int) -> dict[str, Any]:
     """All figures by name; `runs` does not matter."""
     rng = Random(f"{seed}/bench plan/excess")
     found = [_permutation(cluster(), rng) for _ in range(PERMUTATIONS)]
+    one = _full_load(cluster(), Random(f"{seed}/bench plan/excess/speedup"))
+    faster = speedups(replace(_one_job_anew(one, rng), previous=first_plan(one)))
+    uneven = speedups(
+        _irregular_input(8, Random(f"{seed}/bench plan/excess/irregular speedup")), weighted=True
+    )
     result: dict[str, Any] = {
         "excess_first": round(max(first for first, _ in found), 4),
         "excess_final": round(max(final for _, final in found), 4),
     }
     irregular = [_irregular(down, rng) for down in range(1, 9)] if installed() else None
-    return result | {"excess_irregular": round(max(irregular), 4) if irregular else None}
+    return result | {
+        "excess_irregular": round(max(irregular), 4) if irregular else None,
+        "excess_paths_speedup": faster["paths_speedup"],
+        "excess_ports_speedup": faster["ports_speedup"],
+        "excess_irregular_paths_speedup": uneven["paths_speedup"],
+    }
 
 
 def _permutation(topology: Topology, rng: Random) -> tuple[float, float]:
@@ -80,7 +94,13 @@ def _job(name: str, pairs: Sequence[tuple[str, str]], rate: int = RATE_BPS) -> J
 
 
 def _irregular(down: int, rng: Random) -> float:
-    """The excess of the final plan over the ILP: 16 leaves, 8 spines, links of three rates, some down."""
+    """The excess of the final plan over the ILP."""
+    x = _irregular_input(down, rng)
+    return _excess(x, plan(x))
+
+
+def _irregular_input(down: int, rng: Random) -> PlanInput:
+    """A permutation of the hosts of 16 leaves and 8 spines, with links of three rates, some of them down."""
     even = leaf_spine(16, 8, 8, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
     rates = (RATE_BPS, 2 * RATE_BPS, 4 * RATE_BPS)
     uneven = replace(even, links=tuple(replace(k, rate_bps=rng.choice(rates)) for k in even.links))
@@ -88,8 +108,7 @@ def _irregular(down: int, rng: Random) -> float:
     hosts = [h.name for h in uneven.hosts]
     pairs = list(zip(hosts, rng.sample(hosts, len(hosts)), strict=True))
     jobs = tuple(_job(f"j{i}", pairs[i::8], rate) for i, rate in enumerate((RATE_BPS, RATE_BPS // 2) * 4))
-    x = PlanInput(uneven, jobs, POLICIES["polyrhythm"], 0, down_links=cut)
-    return _excess(x, plan(x))
+    return PlanInput(uneven, jobs, POLICIES["polyrhythm"], 0, down_links=cut)
 
 
 def _excess(x: PlanInput, made: Plan) -> float:

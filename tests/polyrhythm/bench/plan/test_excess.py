@@ -41,3 +41,4 @@ def test_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     report = bench.measure(1, 1)
     assert report["excess_first"] >= report["excess_final"] >= 0
     assert report["excess_irregular"] in (None, 0.08)
+    assert all(report[f"excess_{name}_speedup"] > 0 for name in ("paths", "ports", "irregular_paths"))

@@ -9,6 +9,8 @@ import pytest
 
 from controller.live.failover import FailoverSearch
 from controller.planner import first_plan
+from controller.planner.emergency import Emergencies
+from controller.routing.backend import backend
 from controller.routing.failover import events
 from controller.southbound.table_writes import FabricCondition
 from polyrhythm.bench.plan import clusters
@@ -40,6 +42,14 @@ def test_both_checks_agree_on_every_answer_and_on_plans_without_one() -> None:
     assert wrong > 10
 
 
+def test_the_plain_reference_gives_the_same_answers() -> None:
+    # So few flows get the kernels only where these are loaded.
+    backend()
+    made = first_plan(X)
+    compiled, plain = Emergencies(X, made), Emergencies(X, made, plain=True)
+    assert all(compiled.answer(event) == plain.answer(event) for event in events(_SMALL))
+
+
 @pytest.mark.slow
 def test_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "cluster", lambda: _SMALL)
@@ -47,5 +57,6 @@ def test_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     report = bench.measure(1, 1)
     assert report["failover_events"] == report["failover_valid"] == 4 + 3 + 12
     assert report["failover_prepare_ms"] > 0
+    assert report["failover_speedup"] > 0
     assert report["failover_moved"] > 0
     assert report["failover_cut_off"] > 0
