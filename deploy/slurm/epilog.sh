@@ -9,8 +9,9 @@ exec </dev/null >/dev/null 2>&1
     [ ! -r "$settings" ] || . "$settings"
     log=${POLYRHYTHM_LOG:-/dev/null}
     (: >>"$log") || log=/dev/null
+    # The call is in its session before this script ends: then Slurm ends what is left of the script's group.
     # shellcheck disable=SC2086 # the options are words
-    exec setsid -f timeout -k 5 120 "${POLYRHYTHM:-/opt/polyrhythm/bin/polyrhythm}" slurm epilog \
+    exec setsid -w sh -c '"$@" &' sh timeout -k 5 120 "${POLYRHYTHM:-/opt/polyrhythm/bin/polyrhythm}" slurm epilog \
         --controller "${POLYRHYTHM_CONTROLLER:-http://127.0.0.1:8080}" ${POLYRHYTHM_OPTIONS:-} >>"$log" 2>&1
 )
 exit 0

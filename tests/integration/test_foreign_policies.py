@@ -266,6 +266,7 @@ def test_rest_shows_the_policy_and_takes_none(site: Path) -> None:
     # What may be written is listed here, so that no new route escapes this test.
     takes = {path.removeprefix("/api/v1/") for path, methods in paths.items() if set(methods) != {"get"}}
     assert takes == {
+        "fabric/links/{name}/circle",
         "fabric/links/{name}/drain",
         "fabric/switches/{name}/drain",
         "jobs",

@@ -9,7 +9,7 @@ import pytest
 from loop_rig import MS, RATE
 
 from controller.interleave.joint.evaluator import Effort, Evaluator
-from controller.interleave.joint.fluid import Floats
+from controller.interleave.joint.fluid import Between, Floats
 from controller.interleave.joint.sharing_groups import SharingGroup
 from controller.model import Flow, Job, Phase, Profile
 from controller.planner import POLICIES, PlanInput, plan
@@ -54,10 +54,10 @@ def test_hard_inputs_are_planned_with_little_work_and_nobody_starves(
     work = 0
     compute = Evaluator._compute
 
-    def counted(self: Evaluator, group: SharingGroup, effort: Effort) -> Floats:
+    def counted(self: Evaluator, group: SharingGroup, effort: Effort, between: Between) -> Floats:
         nonlocal work
         before = self.work_done
-        found = compute(self, group, effort)
+        found = compute(self, group, effort, between)
         work += self.work_done - before
         return found
 

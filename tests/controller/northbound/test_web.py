@@ -141,7 +141,7 @@ def test_url_is_one_a_browser_here_can_open() -> None:
 def test_the_page_and_its_modules_are_found_and_marked() -> None:
     folder = assets_dir()
     files = [f for f in folder.iterdir() if f.suffix in {".html", ".js", ".css", ".svg"}]
-    assert {"index.html", "main.js", "style.css"} <= {f.name for f in files}
+    assert {"index.html", "page.js", "page.css"} <= {f.name for f in files}
     for file in files:
         assert "SPDX-License-Identifier: Apache-2.0" in "".join(file.read_text().splitlines(True)[:2]), (
             file.name

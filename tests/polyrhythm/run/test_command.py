@@ -90,8 +90,9 @@ def test_routing_parts_what_ecmp_lets_collide(tmp_path: Path) -> None:
     base = {job["name"]: job["mean_iteration_ms"] for job in ecmp["jobs"]}
     ratios = {job["name"]: job["mean_iteration_ms"] / base[job["name"]] for job in spray["jobs"]}
     assert spray["worst_job"] == {"name": max(ratios, key=ratios.__getitem__), "ratio": max(ratios.values())}
-    # Nothing but paths is short here, and sprayed packets have them all.
-    assert max(ratios.values()) < 1
+    # Two jobs share a spine under ECMP. Sprayed packets have all paths, and meet those of the other two jobs.
+    assert sorted(ratios.values())[1] < 0.7
+    assert max(ratios.values()) < 1.05
 
 
 @pytest.mark.slow
