@@ -31,6 +31,13 @@ def available() -> bool:
     return importlib.util.find_spec("numba") is not None
 
 
+def load_compiler() -> None:
+    """Import Numba, where it is installed. This takes some tenths of a second once in a process, and compiles
+    nothing."""
+    if available():
+        import_module("numba")
+
+
 def version() -> str | None:
     """The version of Numba, None without Numba. Imports it."""
     if not available():

@@ -12,10 +12,12 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from controller.kernel import load_compiler
 from controller.live.core import Core
 from controller.live.failover import FailoverAnswer, PreparedFailovers, answers, prepare, writes
 from controller.model.plan import Plan
 from controller.planner import PlanInput, plan
+from controller.process.worker_calls import stop_requested
 from controller.process.worker_process import ATTEMPTS, CALL_CPU_S, WorkerProcess
 from controller.process.workers import WorkerProcesses
 from controller.routing.failover import Event
@@ -49,6 +51,7 @@ class Precomputation:
         self._urgent = workers.tables
         self._with_writes = with_writes
         self._first_writes = True
+        self._kernels_wanted = with_writes
         self._task: asyncio.Task[None] | None = None
         self._lookahead_plan: tuple[PlanInput, Plan] | None = None
 
@@ -112,6 +115,17 @@ class Precomputation:
             self._first_writes = False
             if not failovers.put_writes(event, written):
                 break
+        if self._kernels_wanted and failovers.inputs.jobs and failovers.inputs.policy.joint_search:
+            self._kernels_wanted = False
+            await self._worker.run(load_for_search)
+
+
+def load_for_search() -> None:
+    """Runs in the worker, when it is idle after the first plan: what a search loads at its first use, for
+    which the job that needs it would wait."""
+    # A call that asks is not ended halfway: half an import would stay behind.
+    stop_requested()
+    load_compiler()
 
 
 async def _searched(
