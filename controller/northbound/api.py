@@ -16,6 +16,7 @@ from sse_starlette import EventSourceResponse
 
 from controller.northbound import render, schema
 from controller.northbound.access import AccessCheck, AccessRules
+from controller.northbound.audit_routes import audit_routes
 from controller.northbound.circle_routes import circle_routes
 from controller.northbound.drain_routes import drain_routes
 from controller.northbound.event_feed import EventFeed
@@ -115,6 +116,7 @@ def create_app(
     app.include_router(drain_routes(operations.drains), prefix=PREFIX)
     app.include_router(policy_routes(operations.policy), prefix=PREFIX)
     app.include_router(job_routes(operations.jobs), prefix=PREFIX)
+    app.include_router(audit_routes(rules.audit), prefix=PREFIX)
     fresh = FreshViews(source, reading_s)
     app.include_router(fabric_routes(fresh), prefix=PREFIX)
     app.include_router(history_routes(operations.history), prefix=PREFIX)

@@ -12,11 +12,12 @@ import logging
 import os
 import queue
 import threading
+from collections import deque
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from controller.wire.limits import MAX_AUDIT_WAITING
+from controller.wire.limits import MAX_AUDIT_KEPT, MAX_AUDIT_WAITING
 from controller.wire.log_lines import printable
 from polyrhythm_files import ConfigError
 
@@ -37,11 +38,16 @@ class AuditRecord:
 
 
 class AuditLog:
-    """Writes records; `path` None: to the log only."""
+    """Writes records, and keeps the last MAX_AUDIT_KEPT; `path` None: to the log only.
+
+    One thread (that of the event loop) records and reads.
+    """
 
     def __init__(self, path: Path | None = None) -> None:
         """Open the file. Raises ConfigError."""
         self._path = path
+        self._count = 0
+        self._kept: deque[AuditRecord] = deque(maxlen=MAX_AUDIT_KEPT)
         self._waiting: queue.SimpleQueue[AuditRecord] = queue.SimpleQueue()
         if path is not None:
             try:
@@ -54,6 +60,8 @@ class AuditLog:
         """Record a request that has been answered."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         made = AuditRecord(now, caller, role, peer, method, path[:1000], status)
+        self._count += 1
+        self._kept.append(made)
         log.info(
             "%s (%s) at %s: %s %s was answered %d",
             caller or "nobody", role or "no role", peer, method, printable(made.path), status,
@@ -64,6 +72,19 @@ class AuditLog:
             self._waiting.put(made)
         else:
             log.error("%s: cannot be written fast enough, so a record is only here in the log", self._path)
+
+    def newest(self, most: int, before: int | None = None) -> tuple[tuple[AuditRecord, ...], int | None]:
+        """The newest kept records, and the number of the last of them if older ones are kept, else None.
+
+        At most `most`, the newest first. Records are numbered from 1 in their order. With `before`, only
+        records with a smaller number: a page goes on where the one before it ended, whatever has been
+        recorded since.
+        """
+        oldest = self._count - len(self._kept) + 1
+        end = self._count if before is None else min(before - 1, self._count)
+        start = max(end - most + 1, oldest)
+        found = tuple(self._kept[number - oldest] for number in range(end, start - 1, -1))
+        return found, start if found and start > oldest else None
 
     def _write(self) -> None:
         whole = True

@@ -23,6 +23,8 @@ MAX_IDLE_S: Final = 10.0
 It is looked at that often."""
 MAX_AUDIT_WAITING: Final = 10_000
 """The most records that wait to be written to the audit file. The rest is in the log only."""
+MAX_AUDIT_KEPT: Final = 1_000
+"""The most records of the audit log that REST shows. Older ones are in the log and the audit file only."""
 MAX_TOKENS: Final = 1_000
 """The most entries in the file of tokens."""
 

@@ -268,6 +268,7 @@ def test_openapi_describes_every_endpoint_and_its_errors(api: httpx.Client) -> N
             "alarms",
             "history",
             "event-log",
+            "audit",
             "jobs/{name}/blame",
         )
     }
