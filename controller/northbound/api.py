@@ -105,7 +105,7 @@ def create_app(
     app.add_middleware(RequestRate, exempt=PUBLIC_PATHS)
     heads = (*HEALTH_PATHS, METRICS_PATH)
     app.add_middleware(ResponseHeaders, docs_path=_DOCS, api_path=PREFIX, head_paths=heads)
-    add_handlers(app)
+    add_handlers(app, PUBLIC_PATHS)
     # Health checks are where Kubernetes and load balancers look for them, and beside the rest of the API.
     app.include_router(health_routes(status), include_in_schema=False)
     app.include_router(metrics_routes(source, status))

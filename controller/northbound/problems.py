@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from http import HTTPStatus
 from typing import Any, TypeVar, cast
 
@@ -85,6 +85,17 @@ class Problem(JSONResponse):
         return json.dumps(content).encode()
 
 
+# What is answered before a route is reached.
+_BEFORE_READS = {
+    "401": "The request shows no valid token, and the server asks for one.",
+    "429": "Too many requests a second from this address; `Retry-After` says when the next one may come.",
+}
+_BEFORE_WRITES = {
+    **_BEFORE_READS,
+    "403": "The role of the token does not suffice, or another site's page sent the request.",
+}
+
+
 def problems(**whens: str) -> dict[int | str, dict[str, Any]]:
     """The errors of a route for the OpenAPI document, as `problems(_404="No such job.")`."""
     return {
@@ -93,8 +104,11 @@ def problems(**whens: str) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def add_handlers(app: FastAPI) -> None:
-    """Let `app` answer every error with a problem document, and say so in its OpenAPI document."""
+def add_handlers(app: FastAPI, public: Container[str] = frozenset()) -> None:
+    """Let `app` answer every error with a problem document, and say so in its OpenAPI document.
+
+    The paths of `public` need no token and have no limit of requests.
+    """
     app.add_exception_handler(405, _not_allowed)
     app.add_exception_handler(HTTPException, _refused)  # also what FastAPI itself refuses
     app.add_exception_handler(OperationError, _impossible)
@@ -103,7 +117,7 @@ def add_handlers(app: FastAPI) -> None:
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = _with_problems(made())
+            app.openapi_schema = _with_problems(made(), public)
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]
@@ -143,12 +157,19 @@ async def _not_allowed(request: Request, error: Exception) -> Problem:
     return Problem(405, f"{request.method} is not allowed here; legal: {legal}", {"Allow": legal})
 
 
-def _with_problems(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with every error as a problem document. FastAPI describes errors as plain JSON."""
+def _with_problems(document: dict[str, Any], public: Container[str]) -> dict[str, Any]:
+    """The document with every error as a problem document, also those that come before the routes.
+
+    FastAPI describes errors as plain JSON.
+    """
     schemas = document["components"]["schemas"]
     problem = {"schema": {"$ref": "#/components/schemas/ProblemOut"}}
-    for operations in document["paths"].values():
-        for operation in operations.values():
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            if path not in public:
+                for status, when in (_BEFORE_READS if method == "get" else _BEFORE_WRITES).items():
+                    refusal = {"description": when, "content": {PROBLEM_JSON: problem}}
+                    operation["responses"].setdefault(status, refusal)
             for status, answer in operation["responses"].items():
                 body = answer.get("content", {}).get("application/json", {}).get("schema", {})
                 if body.get("$ref", "").rpartition("/")[2] in ("ProblemOut", "HTTPValidationError"):

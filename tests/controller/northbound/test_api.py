@@ -275,6 +275,10 @@ def test_openapi_describes_every_endpoint_and_its_errors(api: httpx.Client) -> N
     schemas = document["components"]["schemas"]
     for path, item in document["paths"].items():
         assert all(operation["summary"] for operation in item.values()), path
+        for method, told in item.items():
+            before = set() if path.endswith("z") else {"401", "429"} | ({"403"} if method != "get" else set())
+            assert before <= told["responses"].keys(), (path, method)
+            assert before or not {"401", "429"} & told["responses"].keys()
         operation = next(iter(item.values()))
         if path.endswith("z"):
             assert operation["responses"]["503"]["content"] == operation["responses"]["200"]["content"]
