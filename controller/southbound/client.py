@@ -40,6 +40,7 @@ BACK_OFF_S = (0.1, 0.2, 0.5)
 ANSWER_TIMEOUT_S = 5.0
 # Host time for one Write or Read call. finsy's client has the same limit.
 CALL_TIMEOUT_S = 10.0
+_NO_ANSWER = (GRPCStatusCode.UNAVAILABLE, GRPCStatusCode.CANCELLED, GRPCStatusCode.DEADLINE_EXCEEDED)
 # Chosen: frames that wait to be sent to one switch. A round of probes on a large fabric has a few hundred.
 FRAMES_WAITING = 2_000
 
@@ -112,8 +113,10 @@ class SwitchClient:
         self._open_calls: OpenCalls = set()
         self._hurry = asyncio.Event()
         self._in_flight = asyncio.Semaphore(WRITES_IN_FLIGHT)
-        # Set by a write whose fate is unknown, until a session with a higher election id has begun.
-        self._unanswered = asyncio.Event()
+        # A write whose fate is unknown, until a session with a higher election id has begun.
+        self._unanswered = False
+        self._ends = asyncio.Event()
+        self._ends_why = ""
 
     def bid_with(self, ids: ElectionIds, leads: Callable[[], bool]) -> None:
         """Bid with these election ids, and send nothing once `leads()` is false. Call it before `run`."""
@@ -199,15 +202,17 @@ class SwitchClient:
         try:
             return await raw_calls.read(self._connected(), self._open_calls, request, timeout_s)
         except P4ClientError as error:
+            self._look_at(error)
             raise SessionError(_reason(error)) from None
 
     async def _session(self) -> None:
         self._client = SwitchChannel(self.address, self._tls, wait_for_ready=False)
         await self._client.open(complete_request=self._complete)
-        if self._unanswered.is_set():
+        if self._unanswered:
             self._arbitration.outdate_writes()
         await self._arbitration.win(self._connected().send, self._receive, self._patience_s, self._waits)
-        self._unanswered.clear()
+        self._unanswered = False
+        self._ends.clear()
         fresh = await self._push_pipeline()
         await self._listener.switch_connected(self.name, fresh)
         ports: PortStates | None = None
@@ -229,7 +234,7 @@ class SwitchClient:
         serving = [
             asyncio.create_task(self._take_all()),
             asyncio.create_task(self._send_frames()),
-            asyncio.create_task(self._watch_writes()),
+            asyncio.create_task(self._watch_calls()),
         ]
         if self._heartbeat is not None:
             serving.append(asyncio.create_task(self._watch(self._heartbeat)))
@@ -269,12 +274,22 @@ class SwitchClient:
 
         raise SessionError(await heartbeat.silence(ask, self._hurry))
 
-    async def _watch_writes(self) -> None:
-        """Raises SessionError after a write without an answer. It may still be carried out later, so what is
-        read back is true only under a new election id.
+    async def _watch_calls(self) -> None:
+        """Raises SessionError once a call has shown that the session is of no more use."""
+        await self._ends.wait()
+        raise SessionError(self._ends_why)
+
+    def _end(self, why: str) -> None:
+        self._ends_why = why
+        self._ends.set()
+
+    def _look_at(self, error: P4ClientError) -> None:
+        """A switch that restarts may answer the first questions of a session before it is empty. The next
+        session pushes the pipeline.
         """
-        await self._unanswered.wait()
-        raise SessionError("a write was not answered")
+        if error.is_pipeline_missing:
+            self._end("the switch has lost its pipeline")
+            raise SessionError(_reason(error)) from None
 
     def _waits(self, why: str) -> None:
         self.state, self.why = "waiting", why
@@ -319,16 +334,14 @@ class SwitchClient:
                     self._call_timeout_s,
                 )
             except SessionError:
-                self._unanswered.set()
+                self._unanswered = True
                 raise
             except P4ClientError as error:
-                if error.code in (
-                    GRPCStatusCode.UNAVAILABLE,
-                    GRPCStatusCode.CANCELLED,
-                    GRPCStatusCode.DEADLINE_EXCEEDED,
-                ):
-                    # Whether the switch has the entries, or will have them, is unknown.
-                    self._unanswered.set()
+                self._look_at(error)
+                if error.code in _NO_ANSWER:
+                    # The switch may write the entries later: only a new election id keeps it from that.
+                    self._unanswered = True
+                    self._end("a write was not answered")
                     raise SessionError(_reason(error)) from None
                 return self._refused(p4r.WriteRequest.FromString(data), error)
         return ()
