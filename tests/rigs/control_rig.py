@@ -198,7 +198,8 @@ def join_message(member: Job, rank: int) -> wire.AgentMessage:
 
 
 class Agent:
-    """An agent's session by hand."""
+    """An agent's session by hand. With `returns`, a lost session is followed by another one, as real agents do:
+    the controller ends sessions of a machine that stands still for 5 s."""
 
     def __init__(
         self,
@@ -209,24 +210,33 @@ class Agent:
         hello: bool = True,
         pinning: str = "udp",
         credentials: grpc.ChannelCredentials | None = None,
+        returns: bool = False,
     ) -> None:
         self.host = host
         self.inbox: queue.SimpleQueue[wire.ControllerMessage | None] = queue.SimpleQueue()
-        self._outbox: queue.SimpleQueue[wire.AgentMessage | None] = queue.SimpleQueue()
-        self._sequence = 0
+        # An agent that names its process replaces the session that it has lost, if that one is still there.
+        instance = f"{host}/by-hand" if returns else ""
+        self._hello = wire.Hello(host=host, ip=ip, pinning=pinning, protocol=1, instance=instance)
+        self._joined: dict[tuple[str, int], wire.JobJoin] = {}
+        self._returns = returns
+        self._guard = threading.RLock()
         if credentials is None:
             self._channel = grpc.insecure_channel(address)
         else:
             self._channel = grpc.secure_channel(address, credentials)
-        self._call = wire_grpc.AgentHubStub(self._channel).Session(iter(self._outbox.get, None))
+        self._open(hello=hello)
         threading.Thread(target=self._read, daemon=True).start()
-        if hello:
-            self.send(wire.AgentMessage(hello=wire.Hello(host=host, ip=ip, pinning=pinning, protocol=1)))
 
     def send(self, message: wire.AgentMessage) -> None:
-        self._sequence += 1
-        message.sequence = self._sequence
-        self._outbox.put(message)
+        with self._guard:
+            match message.WhichOneof("body"):
+                case "job_join":
+                    self._joined[message.job_join.job, message.job_join.rank] = message.job_join
+                case "job_leave":
+                    self._joined.pop((message.job_leave.job, message.job_leave.rank), None)
+            self._sequence += 1
+            message.sequence = self._sequence
+            self._outbox.put(message)
 
     def next(self, kind: str) -> Any:
         """The next message of `kind`; others are passed over."""
@@ -237,16 +247,35 @@ class Agent:
                 return getattr(message, kind)
 
     def close(self) -> None:
-        self._outbox.put(None)
-        self._call.cancel()
-        self._channel.close()
+        self._returns = False
+        with self._guard:
+            self._outbox.put(None)
+            self._call.cancel()
+            self._channel.close()
+
+    def _open(self, *, hello: bool) -> None:
+        """Begin a session: say Hello, and announce the workers that have joined."""
+        self._outbox: queue.SimpleQueue[wire.AgentMessage | None] = queue.SimpleQueue()
+        self._sequence = 0
+        self._call = wire_grpc.AgentHubStub(self._channel).Session(iter(self._outbox.get, None))
+        if hello:
+            self.send(wire.AgentMessage(hello=self._hello))
+        for member in tuple(self._joined.values()):
+            self.send(wire.AgentMessage(job_join=member))
 
     def _read(self) -> None:
-        try:
-            for message in self._call:
-                self.inbox.put(message)
-        except grpc.RpcError:
-            pass
+        while True:
+            try:
+                for message in self._call:
+                    self.inbox.put(message)
+            except grpc.RpcError:
+                pass
+            with self._guard:
+                if not self._returns:
+                    break
+                self._outbox.put(None)
+                self._open(hello=True)
+            time.sleep(0.1)
         self.inbox.put(None)
 
 

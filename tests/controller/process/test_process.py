@@ -19,9 +19,9 @@ from controller.wire import agent_pb2 as wire
 from topo.generate import leaf_spine
 
 
-def start_job(controller, connect, member):
-    """All workers of a job join; their agents."""
-    agents = [connect(controller.agents, host) for host in member.hosts]
+def start_job(controller, connect, member, **options):
+    """All workers of a job join; their agents, opened with `options`."""
+    agents = [connect(controller.agents, host, **options) for host in member.hosts]
     for rank, agent in enumerate(agents):
         agent.next("welcome")
         agent.send(join_message(member, rank))
@@ -302,7 +302,7 @@ def test_the_worker_may_die_any_number_of_times(fabric, start_controller, connec
     controller = start_controller(fabric.description())
     eventually(lambda: controller.says("spine2 is in service"))
     member = job("a", "h1", "h3")
-    agents = start_job(controller, connect, member)
+    agents = start_job(controller, connect, member, returns=True)
 
     def planned() -> list[str]:
         return [decided["job"] for decided in (controller.api("plan") or {"jobs": ()})["jobs"]]
