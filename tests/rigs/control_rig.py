@@ -138,11 +138,12 @@ def running(
 class SilentServer:
     """P4Runtime alone, as where a target has no gNMI."""
 
+    service_class = P4RuntimeService
+
     def __init__(self, switch: EmbeddedSwitch, loop: HostLoop, *, device_id: int) -> None:
         self._server = grpc.server(ThreadPoolExecutor(16))
-        p4r_grpc.add_P4RuntimeServicer_to_server(
-            P4RuntimeService(switch, loop, device_id, 0.0, Seats(16)), self._server
-        )
+        self.service = self.service_class(switch, loop, device_id, 0.0, Seats(16))
+        p4r_grpc.add_P4RuntimeServicer_to_server(self.service, self._server)
         self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
         self._server.start()
 

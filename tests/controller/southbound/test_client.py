@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A session with a switch: what becomes of writes that have no answer."""
+"""A session with a switch: what becomes of writes that have no answer, and of switches that lost their
+pipeline."""
 
 from __future__ import annotations
 
 import grpc
 import pytest
-from control_rig import eventually
+from control_rig import SilentServer, eventually, running
 from finsy.proto import U128, p4r, p4r_grpc
 from silent_proxy import SilentProxy
 
+from bmv2.server.dataplane import DataPlane
+from bmv2.server.p4runtime import P4RuntimeService
+from bmv2.server.pipelines import Pipelines
 from controller.southbound.election_ids import ALONE
 
 
@@ -36,3 +40,40 @@ def test_a_write_without_an_answer_cannot_land_in_the_next_session(fabric, start
         with pytest.raises(grpc.RpcError, match=str(ALONE)) as refused:
             write(late, timeout=5)
     assert refused.value.code() == grpc.StatusCode.PERMISSION_DENIED
+
+
+class ForgetfulService(P4RuntimeService):
+    """A switch that can lose its pipeline while its streams stay, as one may that restarts."""
+
+    def forget(self) -> None:
+        with self._lock:
+            self._pipelines = Pipelines(DataPlane(self._switch, self._notify), lambda effect: effect())
+
+    @property
+    def filled(self) -> int:
+        """How many entities it has."""
+        with self._lock:
+            return len(list(self._pipelines.committed().store.entities()))
+
+
+class ForgetfulServer(SilentServer):
+    """Serves a ForgetfulService alone."""
+
+    service_class = ForgetfulService
+
+
+@pytest.mark.parametrize("called", ["write", "read"])
+def test_a_switch_that_lost_its_pipeline_gets_it_in_a_new_session(topology, start_controller, called):
+    with running(topology, ForgetfulServer) as fabric:
+        described = fabric.description(read_back_ms=300 if called == "read" else 3_600_000)
+        controller = start_controller(described)
+        eventually(lambda: controller.says("spine2 is in service"))
+        spine = fabric.servers["spine2"].service
+        before = eventually(lambda: spine.filled)
+        spine.forget()
+        if called == "write":
+            # The failure changes the entries of all switches.
+            fabric.on_data_plane(lambda: fabric.switches["leaf1"].set_port_up(3, False))
+        eventually(lambda: controller.says("switch spine2: the session is lost (the switch has lost its"))
+        eventually(lambda: controller.log.read_text().count("spine2 is in service") == 2)
+        eventually(lambda: spine.filled >= before)
