@@ -88,7 +88,7 @@ export function CirclesView({ live, jobs }: { live: Live; jobs: string[] }) {
 }
 
 function LinkCircle({ live, jobs, direction }: { live: Live; jobs: string[]; direction: number }) {
-  const { cable, src } = live.fabric.directions[direction]!;
+  const { cable, src } = live.fabric.direction(direction);
   const path = `fabric/links/${part(cable)}/circle?src=${part(src)}`;
   const { value, fault } = useAnswer<Circle>(path, live.tables.status.plan?.version, 2000);
   const [shifts, setShifts] = useState<Record<string, number>>({});

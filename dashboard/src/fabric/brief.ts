@@ -32,12 +32,12 @@ export function brief(live: Live, layout: Layout, hit: Hit, overlay: Overlay): B
 }
 
 export function linkTitle(live: Live, direction: number): string {
-  const { src, dst } = live.fabric.directions[direction]!;
+  const { src, dst } = live.fabric.direction(direction);
   return `${src} → ${dst}`;
 }
 
 export function linkRows(live: Live, direction: number): [string, string][] {
-  const { rateBps, cable } = live.fabric.directions[direction]!;
+  const { rateBps, cable } = live.fabric.direction(direction);
   const row = live.tables.cables[cable];
   return [
     ["rate", `${format.rate(rateOf(live, direction))} of ${format.rate(rateBps)}`],

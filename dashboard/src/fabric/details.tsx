@@ -88,7 +88,7 @@ function OneFlow({ name, jobs, detail }: { name: string; jobs: string[]; detail:
 
 function Link({ id, live, jobs }: { id: string; live: Live; jobs: string[] }) {
   const direction = live.fabric.byId.get(id);
-  const one = direction === undefined ? null : live.fabric.directions[direction]!;
+  const one = direction === undefined ? null : live.fabric.direction(direction);
   const flows = useAnswer<{ flows: Flow[] }>(one ? `flows?through=${part(`${one.src}-${one.dst}`)}&most=200` : null, live.tables.status.plan?.version);
   if (direction === undefined || !one) return <p>This fabric has no link {id}.</p>;
   const shared = live.tables.shared[id] ?? live.tables.shared[`${one.src}>${one.dst}`];

@@ -39,7 +39,7 @@ export function levelOf(value: number | null | undefined, overlay: Overlay): num
 export function levels(live: Live, overlay: Overlay): Uint8Array {
   const values = column(live, overlay);
   const { cables, switches } = live.tables;
-  const result = new Uint8Array(live.fabric.directions.length);
+  const result = new Uint8Array(live.fabric.size);
   for (let i = 0; i < result.length; i += 1) result[i] = levelOf(values[i], overlay);
   for (const [name, row] of Object.entries(cables)) {
     const k = live.fabric.cables.get(name);
@@ -49,7 +49,7 @@ export function levels(live: Live, overlay: Overlay): Uint8Array {
   for (const name in switches) {
     const row = switches[name]!;
     if (row.state !== "down" && !row.drained) continue;
-    for (const i of live.fabric.around(name)) if (result[i] !== DOWN) result[i] = row.state === "down" ? DOWN : DRAINED;
+    for (const i of live.fabric.around(live.fabric.index.get(name) ?? -1)) if (result[i] !== DOWN) result[i] = row.state === "down" ? DOWN : DRAINED;
   }
   return result;
 }

@@ -4,7 +4,7 @@
 // Tiers are rows: core, spine, leaf, host. Across, positions are fractions of the width, so that only the
 // width is zoomed and all tiers stay in sight.
 
-import type { Fabric } from "../api/live";
+import type { Fabric } from "../api/fabric";
 
 export type Fold = "none" | "hosts" | "pods" | "tiers";
 export const TIERS = ["core", "spine", "leaf", "host"] as const;
@@ -181,20 +181,19 @@ function wiresOf(fabric: Fabric, boxes: Box[], boxOf: Int32Array): Wire[] {
 
 /** Cables leave a box in the order of their far ends, so that they do not cross at the box. */
 function spread(boxes: Box[], wires: Wire[]): void {
-  const ends = new Map<number, { wire: Wire; end: "aAt" | "bAt"; far: number }[]>();
-  wires.forEach((wire) => {
-    for (const [end, own, other] of [["aAt", wire.a, wire.b], ["bAt", wire.b, wire.a]] as const) {
-      const key = 2 * own + (boxes[other]!.row < boxes[own]!.row ? 0 : 1);
-      const list = ends.get(key) ?? [];
-      list.push({ wire, end, far: boxes[other]!.x });
-      ends.set(key, list);
-    }
+  // End 2 * k is that of wire k at its box a, 2 * k + 1 the one at b. Each box has two sides: up and down.
+  const far = new Float64Array(2 * wires.length);
+  const sides: number[][] = Array.from({ length: 2 * boxes.length }, () => []);
+  wires.forEach(({ a, b }, k) => {
+    far[2 * k] = boxes[b]!.x;
+    far[2 * k + 1] = boxes[a]!.x;
+    const upwards = boxes[b]!.row < boxes[a]!.row;
+    sides[2 * a + (upwards ? 0 : 1)]!.push(2 * k);
+    sides[2 * b + (upwards || boxes[a]!.row === boxes[b]!.row ? 1 : 0)]!.push(2 * k + 1);
   });
-  for (const list of ends.values()) {
-    list.sort((p, q) => p.far - q.far);
-    list.forEach(({ wire, end }, i) => {
-      wire[end] = (i + 0.5) / list.length;
-    });
+  for (const ends of sides) {
+    ends.sort((p, q) => far[p]! - far[q]!);
+    for (let i = 0; i < ends.length; i += 1) wires[ends[i]! >> 1]![ends[i]! % 2 === 0 ? "aAt" : "bAt"] = (i + 0.5) / ends.length;
   }
 }
 

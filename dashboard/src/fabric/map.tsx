@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The map of the fabric with its tools: overlay, fold, zoom, search, pointer and keyboard.
 
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Live } from "../api/live";
 import type { Flow } from "../api/types";
 import type { Pick } from "../state/address";
@@ -13,7 +13,7 @@ import { place, type Fold } from "./layout";
 import { Legend } from "./legend";
 import { paint, type Scene } from "./paint";
 import { boxAt, neighbour, routesOf, wireAt } from "./picks";
-import { clampCamera, hit, project, type Camera, type Hit, type Projected } from "./project";
+import { clampCamera, hit, project, type Camera, type Hit } from "./project";
 
 const FOLDS: Record<Fold, string> = { none: "Every node", hosts: "Hosts folded", pods: "By pod", tiers: "By tier" };
 // User Timing keeps every measure; this many are enough for whoever looks at them.
@@ -24,7 +24,6 @@ export function FabricMap({ live, flows, jobs }: { live: Live; flows: Flow[]; jo
   const canvas = useRef<HTMLCanvasElement>(null);
   const box = useRef<HTMLDivElement>(null);
   const drag = useRef<{ x: number; moved: boolean } | null>(null);
-  const at = useRef<Projected | null>(null);
   const [size, setSize] = useState({ width: 0, height: 0 });
   const [camera, setCamera] = useState<Camera>({ zoom: 1, middle: 0.5 });
   const [hover, setHover] = useState<{ hit: Hit; x: number; y: number } | null>(null);
@@ -34,13 +33,18 @@ export function FabricMap({ live, flows, jobs }: { live: Live; flows: Flow[]; jo
   const fold: Fold = more["fold"] && more["fold"] in FOLDS ? (more["fold"] as Fold) : "none";
   const layout = useMemo(() => place(live.fabric, fold), [live.fabric, fold]);
   const most = Math.max(1, layout.boxes.length / 4);
+  const at = useMemo(() => project(layout, size.width, size.height, clampCamera(camera, most)), [layout, size, camera]);
+  const words = useMemo(() => summary(live, overlay), [live, overlay]);
 
-  useEffect(() => {
+  // Measured at once too, so that the first picture need not wait for the observer.
+  useLayoutEffect(() => {
     const frame = box.current!;
-    const watch = new ResizeObserver(() => {
+    const measure = () => {
       const { clientWidth: width, clientHeight: height } = frame;
       setSize((old) => (old.width === width && old.height === height ? old : { width, height }));
-    });
+    };
+    measure();
+    const watch = new ResizeObserver(measure);
     watch.observe(frame);
     return () => watch.disconnect();
   }, []);
@@ -56,34 +60,34 @@ export function FabricMap({ live, flows, jobs }: { live: Live; flows: Flow[]; jo
       target.width = w;
       target.height = h;
     }
-    at.current = project(layout, size.width, size.height, clampCamera(camera, most));
     const names = live.fabric.columns.hosts.name;
+    // Cells of hosts have no badges.
     const jobsOf = new Map<string, number[]>();
-    jobs.forEach((name, index) => live.tables.jobs[name]?.hosts.forEach((i) => jobsOf.set(names[i]!, [...(jobsOf.get(names[i]!) ?? []), index])));
+    if (!at.cells) jobs.forEach((name, index) => live.tables.jobs[name]?.hosts.forEach((i) => jobsOf.set(names[i]!, [...(jobsOf.get(names[i]!) ?? []), index])));
     const marked = new Map<number, number>();
     const chosen = pick?.kind === "job" ? jobs.indexOf(pick.id) : -1;
     if (chosen >= 0) for (const i of live.tables.jobs[jobs[chosen]!]!.hosts) marked.set(layout.boxOf[live.fabric.index.get(names[i]!)!]!, chosen);
     const scene: Scene = {
-      live, layout, at: at.current, levels: levels(live, overlay), colours: colours(), routes: routesOf(live, flows, jobs),
+      live, layout, at, levels: levels(live, overlay), colours: colours(), routes: routesOf(live, flows, jobs),
       picked: { box: boxAt(live, layout, pick), ...wireAt(live, layout, pick) }, focus, marked, jobsOf, density,
     };
     paint(target, scene);
     performance.measure("fabric map", { start: started });
     drawn += 1;
     if (drawn % MOST_MEASURES === 0) performance.clearMeasures("fabric map");
-  }, [live, state.revision, layout, size, camera, overlay, flows, pick?.kind, pick?.id, focus, document.documentElement.dataset["theme"]]);
+  }, [live, state.revision, layout, at, overlay, flows, pick?.kind, pick?.id, focus, document.documentElement.dataset["theme"]]);
 
   const pickOf = (found: Hit): Pick | null => {
     if (!found) return null;
     if ("box" in found) return { kind: layout.boxes[found.box]!.kind, id: layout.boxes[found.box]!.id };
     const wire = layout.wires[found.wire]!;
-    return { kind: "link", id: live.fabric.directions[(found.there ? wire.there : wire.back)[0]!]!.id };
+    return { kind: "link", id: live.fabric.direction((found.there ? wire.there : wire.back)[0]!).id };
   };
   const pointAt = (event: PointerEvent | MouseEvent): [number, number] => {
     const rect = canvas.current!.getBoundingClientRect();
     return [event.clientX - rect.left, event.clientY - rect.top];
   };
-  const found = (event: PointerEvent | MouseEvent): Hit => (at.current ? hit(layout, at.current, ...pointAt(event)) : null);
+  const found = (event: PointerEvent | MouseEvent): Hit => hit(layout, at, ...pointAt(event));
   const zoomBy = (factor: number, around = 0.5) => setCamera((old) => {
     const zoom = Math.min(Math.max(1, old.zoom * factor), most);
     return clampCamera({ zoom, middle: old.middle + (around - 0.5) * (1 / old.zoom - 1 / zoom) }, most);
@@ -139,7 +143,7 @@ export function FabricMap({ live, flows, jobs }: { live: Live; flows: Flow[]; jo
       </div>
       <div class="canvas" ref={box}>
         <canvas
-          ref={canvas} tabIndex={0} role="application" aria-label={summary(live, overlay)} aria-describedby="map-keys"
+          ref={canvas} tabIndex={0} role="application" aria-label={words} aria-describedby="map-keys"
           onKeyDown={onKey}
           onBlur={() => setFocus(-1)}
           onWheel={(e) => {
@@ -213,7 +217,7 @@ function summary(live: Live, overlay: Overlay): string {
   });
   const down = Object.entries(live.tables.cables).filter(([, row]) => row.up === false).map(([name]) => name);
   const { switches, hosts } = live.fabric.columns;
-  const one = live.fabric.directions[most];
+  const one = most < 0 ? null : live.fabric.direction(most);
   return `Fabric map: ${switches.name.length} switches, ${hosts.name.length} hosts. `
     + (one ? `Highest ${OVERLAYS[overlay].title}: ${one.src} to ${one.dst}, ${values[most]} ${OVERLAYS[overlay].unit}. ` : "Nothing is measured yet. ")
     + (down.length > 0 ? `Down: ${down.slice(0, 5).join(", ")}.` : "No link is down.");

@@ -5,8 +5,8 @@ import type { Live } from "../api/live";
 import type { Colours } from "./colours";
 import { DOWN, DRAINED, UNKNOWN, together } from "./heat";
 import type { Box, Layout } from "./layout";
-import { isHostWire, sparse, type Projected } from "./project";
-import { raster } from "./raster";
+import { inSight, isHostWire, sparse, type Projected } from "./project";
+import { NOTHING, raster, type Cell } from "./raster";
 
 export interface Scene {
   live: Live;
@@ -27,7 +27,6 @@ export interface Scene {
 
 const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", Arial, sans-serif';
 const SIGNS: Record<string, string> = { ready: "●", connecting: "◌", waiting: "◌", down: "✕" };
-const NOTHING = 255;
 
 export function paint(canvas: HTMLCanvasElement, scene: Scene): void {
   const { at, density } = scene;
@@ -45,42 +44,54 @@ export function paint(canvas: HTMLCanvasElement, scene: Scene): void {
   boxes(context, scene);
 }
 
-/** The levels of both directions of every wire that is drawn. */
-function wireLevels({ layout, at, levels }: Scene): [Uint8Array, Uint8Array] {
-  const count = layout.wires.length;
-  const [there, back] = [new Uint8Array(count).fill(NOTHING), new Uint8Array(count).fill(NOTHING)];
-  for (let k = 0; k < count; k += 1) {
+/** The level of direction "there" of every wire that is drawn at 2 * k, and of "back" at 2 * k + 1. */
+function wireLevels({ layout, at, levels }: Scene): Uint8Array {
+  const { wires } = layout;
+  const halves = new Uint8Array(2 * wires.length).fill(NOTHING);
+  for (let k = 0; k < wires.length; k += 1) {
     if (at.cells && isHostWire(layout, k)) continue;
-    const wire = layout.wires[k]!;
-    there[k] = together(levels, wire.there);
-    back[k] = together(levels, wire.back);
+    halves[2 * k] = together(levels, wires[k]!.there);
+    halves[2 * k + 1] = together(levels, wires[k]!.back);
   }
-  return [there, back];
+  return halves;
+}
+
+/** The hosts that are in sight as cells. */
+function cellsOf({ layout, at, levels }: Scene): Cell[] {
+  const found: Cell[] = [];
+  if (!at.cells) return found;
+  layout.wires.forEach((wire, k) => {
+    if (!isHostWire(layout, k)) return;
+    const sends = layout.boxes[wire.a]!.kind === "host";
+    const box = sends ? wire.a : wire.b;
+    if (at.x[box]! < 0 || at.x[box]! > at.width) return;
+    found.push({ box, up: together(levels, sends ? wire.there : wire.back), down: together(levels, sends ? wire.back : wire.there) });
+  });
+  return found;
 }
 
 function dense(context: CanvasRenderingContext2D, canvas: HTMLCanvasElement, scene: Scene): void {
-  const [there, back] = wireLevels(scene);
-  const made = raster(scene.at, there, back, scene.colours, scene.routes.size > 0, scene.density);
-  if (made.image.width === canvas.width && made.image.height === canvas.height) {
-    context.putImageData(made.image, 0, 0);
+  const image = raster(scene.at, wireLevels(scene), cellsOf(scene), scene.colours, scene.routes.size > 0, scene.density);
+  if (image.width === canvas.width && image.height === canvas.height) {
+    context.putImageData(image, 0, 0);
     return;
   }
-  const between = new OffscreenCanvas(made.image.width, made.image.height);
-  between.getContext("2d")!.putImageData(made.image, 0, 0);
+  const between = new OffscreenCanvas(image.width, image.height);
+  between.getContext("2d")!.putImageData(image, 0, 0);
   context.drawImage(between, 0, 0, canvas.width, canvas.height);
 }
 
 /** Both directions beside each other, as arrows whose thickness and colour show the level. */
 function arrows(context: CanvasRenderingContext2D, scene: Scene): void {
   const { at, colours } = scene;
-  const [there, back] = wireLevels(scene);
+  const halves = wireLevels(scene);
   const dim = scene.routes.size > 0;
-  for (let k = 0; k < there.length; k += 1) {
-    if (there[k] === NOTHING) continue;
+  for (let k = 0; k < scene.layout.wires.length; k += 1) {
+    if (halves[2 * k] === NOTHING || !inSight(at, k)) continue;
     const [x1, y1, x2, y2] = at.ends.subarray(4 * k, 4 * k + 4) as unknown as [number, number, number, number];
     const onRoute = (directions: number[]) => directions.some((i) => scene.routes.has(i));
     const wire = scene.layout.wires[k]!;
-    for (const [level, directions, ends] of [[there[k]!, wire.there, [x1, y1, x2, y2]], [back[k]!, wire.back, [x2, y2, x1, y1]]] as const) {
+    for (const [level, directions, ends] of [[halves[2 * k]!, wire.there, [x1, y1, x2, y2]], [halves[2 * k + 1]!, wire.back, [x2, y2, x1, y1]]] as const) {
       context.globalAlpha = dim && !onRoute(directions) ? 0.35 : 1;
       const picked = scene.picked.wire === k && scene.picked.there === (directions === wire.there);
       if (picked) lane(context, ends, 3.4, colours.accent, 9, []);
@@ -155,7 +166,7 @@ function routes(context: CanvasRenderingContext2D, scene: Scene): void {
   const lanes = sparse(scene.at);
   if (scene.routes.size === 0 && scene.picked.wire < 0) return;
   scene.layout.wires.forEach((wire, k) => {
-    if (scene.at.cells && isHostWire(scene.layout, k)) return;
+    if ((scene.at.cells && isHostWire(scene.layout, k)) || !inSight(scene.at, k)) return;
     const [x1, y1, x2, y2] = scene.at.ends.subarray(4 * k, 4 * k + 4) as unknown as [number, number, number, number];
     if (!lanes && scene.picked.wire === k) lane(context, [x1, y1, x2, y2], 0, scene.colours.accent, 4, []);
     for (const [directions, ends] of [[wire.there, [x1, y1, x2, y2]], [wire.back, [x2, y2, x1, y1]]] as const) {
@@ -173,7 +184,9 @@ function boxes(context: CanvasRenderingContext2D, scene: Scene): void {
   context.font = FONT;
   context.textAlign = "center";
   context.textBaseline = "middle";
-  if (at.cells) cells(context, scene);
+  // On a dense map they are pixels already.
+  if (sparse(at)) cells(context, scene);
+  const small = new Map<string, Path2D>();
   layout.boxes.forEach((box, i) => {
     if (at.cells && box.kind === "host") return;
     if (at.x[i]! + at.w[i]! < 0 || at.x[i]! - at.w[i]! > at.width) return;
@@ -181,8 +194,9 @@ function boxes(context: CanvasRenderingContext2D, scene: Scene): void {
     const [x, y, w, h] = [at.x[i]! - at.w[i]! / 2, at.y[i]! - at.h[i]! / 2, at.w[i]!, at.h[i]!];
     const edge = state.down ? colours.bad : state.drained ? colours.warn : colours.muted;
     if (w < 7) {
-      context.fillStyle = edge;
-      context.fillRect(x, y, w, h);
+      let path = small.get(edge);
+      if (!path) small.set(edge, path = new Path2D());
+      path.rect(x, y, w, h);
     } else {
       context.beginPath();
       context.roundRect(x, y, w, h, Math.min(7, w / 3));
@@ -197,25 +211,24 @@ function boxes(context: CanvasRenderingContext2D, scene: Scene): void {
     }
     if (box.kind === "host" && w >= 24) badges(context, scene, box, at.x[i]!, at.y[i]! + h / 2 + 12);
   });
+  for (const [colour, path] of small) {
+    context.fillStyle = colour;
+    context.fill(path);
+  }
   for (const [i, job] of scene.marked) outline(context, at, i, colours.jobs[job % colours.jobs.length]!, 2);
   if (scene.picked.box >= 0) outline(context, at, scene.picked.box, colours.accent, 2.6);
   if (scene.focus >= 0 && scene.focus !== scene.picked.box) outline(context, at, scene.focus, colours.accent, 1.4);
 }
 
 /** Hosts as cells: the upper half sends, the lower half receives. */
-function cells(context: CanvasRenderingContext2D, { layout, at, levels, colours }: Scene): void {
+function cells(context: CanvasRenderingContext2D, scene: Scene): void {
+  const { at, colours } = scene;
   const paths = colours.levels.map(() => new Path2D());
-  layout.wires.forEach((wire, k) => {
-    if (!isHostWire(layout, k)) return;
-    const sends = layout.boxes[wire.a]!.kind === "host";
-    const i = sends ? wire.a : wire.b;
-    if (at.x[i]! < 0 || at.x[i]! > at.width) return;
-    const [x, y, w, h] = [at.x[i]! - at.w[i]! / 2, at.y[i]! - at.h[i]! / 2, at.w[i]!, at.h[i]!];
-    const up = together(levels, sends ? wire.there : wire.back);
-    const down = together(levels, sends ? wire.back : wire.there);
+  for (const { box, up, down } of cellsOf(scene)) {
+    const [x, y, w, h] = [at.x[box]! - at.w[box]! / 2, at.y[box]! - at.h[box]! / 2, at.w[box]!, at.h[box]!];
     paths[up]!.rect(x, y, w, h / 2);
     paths[down]!.rect(x, y + h / 2, w, h / 2);
-  });
+  }
   paths.forEach((path, level) => {
     context.globalAlpha = level === UNKNOWN ? 0.45 : 1;
     context.fillStyle = colours.levels[level]!;
@@ -227,6 +240,8 @@ function cells(context: CanvasRenderingContext2D, { layout, at, levels, colours 
 function label(context: CanvasRenderingContext2D, sign: string, box: Box, x: number, y: number, w: number, colour: string): void {
   const name = box.kind === "group" ? `${box.id} (${box.members.length})` : box.id;
   context.fillStyle = colour;
+  // No sign is narrower than this: most boxes of a large fabric need no measuring.
+  if (w < 14) return;
   for (const text of [`${sign} ${name}`.trim(), name, box.kind === "group" ? box.id : sign, sign]) {
     if (text && context.measureText(text).width <= w - 8) {
       context.fillText(text, x, y + 0.5);
@@ -259,7 +274,12 @@ function outline(context: CanvasRenderingContext2D, at: Projected, i: number, co
   context.stroke();
 }
 
-export function stateOf(live: Live, box: Box): { sign: string; down: boolean; drained: boolean; waiting: boolean } {
+interface BoxState { sign: string; down: boolean; drained: boolean; waiting: boolean }
+const READY: BoxState = { sign: SIGNS["ready"]!, down: false, drained: false, waiting: false };
+
+function stateOf(live: Live, box: Box): BoxState {
+  const single = box.members.length === 1 ? live.tables.switches[live.fabric.nodes[box.members[0]!]!] : undefined;
+  if (single?.state === "ready" && !single.drained) return READY;
   const rows = box.members.map((i) => live.tables.switches[live.fabric.nodes[i]!]).filter((row) => row !== undefined);
   const down = rows.some((row) => row.state === "down");
   const drained = rows.some((row) => row.drained);

@@ -122,6 +122,12 @@ export function sparse(at: Projected): boolean {
   return at.seen <= Math.max(40, at.width / 5);
 }
 
+/** Whether a part of a wire is inside the width of the picture. */
+export function inSight(at: Projected, k: number): boolean {
+  const [x1, x2] = [at.ends[4 * k]!, at.ends[4 * k + 2]!];
+  return Math.max(x1, x2) >= 0 && Math.min(x1, x2) <= at.width;
+}
+
 export function isHostWire(layout: Layout, k: number): boolean {
   const { a, b } = layout.wires[k]!;
   return layout.boxes[a]!.kind === "host" || layout.boxes[b]!.kind === "host";

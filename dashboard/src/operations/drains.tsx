@@ -16,7 +16,7 @@ function pickedPart(live: Live): string {
   const pick = state.address.pick;
   if (pick?.kind === "switch") return pick.id;
   const direction = pick?.kind === "link" ? live.fabric.byId.get(pick.id) : undefined;
-  return direction === undefined ? "" : live.fabric.directions[direction]!.cable;
+  return direction === undefined ? "" : live.fabric.direction(direction).cable;
 }
 
 export function Drains({ live }: { live: Live }) {
@@ -27,7 +27,8 @@ export function Drains({ live }: { live: Live }) {
   const { value, fault, etag, again } = useAnswer<{ drains: Drain[] }>("drains", JSON.stringify(live.tables.cables), 3000);
   const [outcome, send] = useChange(again);
   const isSwitch = name in live.tables.switches;
-  const cable = live.fabric.directions.find((one) => one.cable === name || one.id === name)?.cable;
+  const direction = live.fabric.byId.get(name);
+  const cable = live.fabric.cables.has(name) ? name : direction === undefined ? undefined : live.fabric.direction(direction).cable;
   const target = isSwitch ? `fabric/switches/${part(name)}` : `fabric/links/${part(cable ?? name)}`;
   const drained = value?.drains.some((one) => one.name === (isSwitch ? name : cable ?? name)) ?? false;
   const down = cable !== undefined && live.tables.cables[cable]?.up === false;

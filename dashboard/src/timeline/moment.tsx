@@ -54,7 +54,7 @@ export function Moment({ live, at, jobs }: { live: Live; at: number; jobs: strin
 }
 
 async function momentOf(live: Live, at: number, wanted: () => boolean): Promise<Past> {
-  const none = live.fabric.directions.map(() => null);
+  const none: (number | null)[] = new Array<null>(live.fabric.size).fill(null);
   const links: Columns = { load: [...none], marks: [...none], queue_packets: none };
   let time = at;
   const fill = async (kind: string, each: (subject: string, value: number | null) => void): Promise<void> => {
