@@ -25,12 +25,15 @@ QUEUE_AGE_NS = 30_000_000_000
 
 class ViewBuilder:
     """Makes the views of one core, and keeps what only views need. `history_off` says why nothing is stored;
-    empty: it is."""
+    empty: it is. `emulated`: requests can cut the fabric's cables."""
 
-    def __init__(self, core: Core, scenario: str, history_off: Callable[[], str] = str) -> None:
+    def __init__(
+        self, core: Core, scenario: str, history_off: Callable[[], str] = str, *, emulated: bool = False
+    ) -> None:
         self._core = core
         self._scenario = scenario
         self._history_off = history_off
+        self._emulated = emulated
         self._uplinks = HostUplinks()
         self._alarms = Alarms()
         self._pinned: tuple[Plan | None, frozenset[str]] = None, frozenset()
@@ -77,6 +80,7 @@ class ViewBuilder:
             probes=dict(core.paths.probes),
             unverified_flows=unverified,
             alarms=self._alarms.at(core.now_ns, switches, jobs, unverified, self._history_off()),
+            emulated=self._emulated,
         )
 
     def _pinned_flows(self) -> frozenset[str]:

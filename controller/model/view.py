@@ -165,7 +165,8 @@ class View:
 
     `measured_ns` is when the counters of switches were last read; None: never. `probes` are by flow.
     `down_links` (`Topology.cables`) and `down_switches` are what plans must not use, `drained_links` and
-    `drained_switches` those of them that an operator has taken out of use.
+    `drained_switches` those of them that an operator has taken out of use. `emulated`: the cables can be cut
+    by a request.
     """
 
     time_ns: int
@@ -187,3 +188,4 @@ class View:
     probes: Mapping[str, ProbeView] = field(default_factory=dict)
     unverified_flows: frozenset[str] = frozenset()
     alarms: tuple[Alarm, ...] = ()
+    emulated: bool = False

@@ -18,6 +18,7 @@ from controller.northbound import render, schema
 from controller.northbound.access import AccessCheck, AccessRules
 from controller.northbound.audit_routes import audit_routes
 from controller.northbound.circle_routes import circle_routes
+from controller.northbound.cut_routes import cut_routes
 from controller.northbound.drain_routes import drain_routes
 from controller.northbound.event_feed import EventFeed
 from controller.northbound.explain import ExplainedOut, explained
@@ -114,6 +115,7 @@ def create_app(
     app.include_router(placement_routes(operations.placements), prefix=PREFIX)
     app.include_router(flow_routes(source), prefix=PREFIX)
     app.include_router(drain_routes(operations.drains), prefix=PREFIX)
+    app.include_router(cut_routes(operations.cuts), prefix=PREFIX)
     app.include_router(policy_routes(operations.policy), prefix=PREFIX)
     app.include_router(job_routes(operations.jobs), prefix=PREFIX)
     app.include_router(audit_routes(rules.audit), prefix=PREFIX)

@@ -64,7 +64,7 @@ class _Stream:
 
     def __init__(self, view: View) -> None:
         self.epoch = secrets.token_hex(4)
-        self.fabric = StreamFabric(view.topology)
+        self.fabric = StreamFabric(view.topology, emulated=view.emulated)
         self.view = view
         self._log = DifferenceLog(self.fabric, self.fabric.state(view))
         self._chunks: dict[int, Chunk] = {}

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from controller.northbound.circle_routes import CircleOperations
+from controller.northbound.cut_routes import CutOperations
 from controller.northbound.drain_routes import DrainOperations
 from controller.northbound.history_routes import HistoryOperations
 from controller.northbound.job_routes import JobOperations
@@ -27,3 +28,4 @@ class Operations:
     circles: CircleOperations | None = None
     tables: TableOperations | None = None
     history: HistoryOperations | None = None
+    cuts: CutOperations | None = None

@@ -38,10 +38,11 @@ class StreamState:
 class StreamFabric:
     """A fabric in the stream: its columns, and the numbers of nodes and directions.
 
-    Cables between switches come first, in the order of the topology; then those of the hosts.
+    Cables between switches come first, in the order of the topology; then those of the hosts. `emulated`:
+    requests can cut the cables.
     """
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, *, emulated: bool = False) -> None:
         self.topology = topology
         names = [s.name for s in topology.switches] + [h.name for h in topology.hosts]
         node = {name: number for number, name in enumerate(names)}
@@ -56,6 +57,7 @@ class StreamFabric:
         self._cable = [topology.cable_at[b if b[0] in topology.switch else a] for a, b, _ in ends]
         self.columns: dict[str, Any] = {
             "name": topology.name,
+            "emulated": emulated,
             "switches": {
                 "name": names[:first_host],
                 "tier": [s.tier.value for s in topology.switches],

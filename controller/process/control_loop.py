@@ -29,6 +29,7 @@ from controller.live.messages import (
 from controller.live.notices import Notice
 from controller.model.plan import Plan
 from controller.planner.emergency import event_name
+from controller.process.cable_orders import CableOrders
 from controller.process.clock import EmbeddedClock, HostClock, PeriodicTimer
 from controller.process.durable_state import DurableState
 from controller.process.input_queue import InputQueue
@@ -96,6 +97,7 @@ class ControlLoop:
         self.board = self._publisher.board
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.progress = Progress()
+        self.cable_orders = CableOrders()
 
     def connect(self, fleet: SwitchFleet, agents: AgentServer) -> None:
         """Set the switches and the agents that the loop works with."""
@@ -171,7 +173,8 @@ class ControlLoop:
         sent = {**(self._agents.sent if self._agents is not None else {}), **self._frames_sent}
         news = {channel: n for channel, n in sent.items() if self._announced.get(channel) != n}
         self._announced.update(news)
-        return wire.Settled(sequence=tick.sequence, sent=news, next_timer_ns=self._next_timer_ns() or 0)
+        orders, due_ns = [] if tick.last else self.cable_orders.take(), self._next_timer_ns() or 0
+        return wire.Settled(sequence=tick.sequence, sent=news, next_timer_ns=due_ns, orders=orders)
 
     def time_lost(self) -> None:
         """The connection to the fabric's clock is lost: fabric time stands still, the page stays up."""

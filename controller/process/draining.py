@@ -72,19 +72,7 @@ class RunningDrains:
             if name not in topology.switch:
                 raise OperationError(404, f"no switch {name!r}; legal: a switch, as {min(topology.switch)}")
             return Drained(switches=frozenset({name}))
-        try:
-            found = parse_failures(topology, (name,)).links
-        except ValueError:
-            found = frozenset()
-        cables = frozenset(one for cable in found for one in topology.bundles.get(cable, (cable,)))
-        between = frozenset(
-            cable for cable in cables if all(node in topology.switch for node, _ in topology.cables[cable])
-        )
-        if not between:
-            pairs = sorted({"-".join(sorted((link.a, link.b))) for link in topology.links})
-            legal = f"the cable of two switches, as {pairs[0]}" if pairs else "none in this fabric"
-            raise OperationError(404, f"no link {name!r}; legal: {legal}")
-        return Drained(links=between)
+        return Drained(links=cables_of(topology, name))
 
     async def _check(self, wanted: Drained) -> None:
         """Refuse to drain what present jobs need. Raises OperationError."""
@@ -111,6 +99,25 @@ class RunningDrains:
             return False
         planned = core.failovers.condition
         return not core.registry.jobs or part in planned.down_switches or part in planned.down_links
+
+
+def cables_of(topology: Topology, name: str) -> frozenset[Cable]:
+    """The cables between two switches that a name means: one, or all that join the two. Raises OperationError
+    (404) for a name of none.
+    """
+    try:
+        found = parse_failures(topology, (name,)).links
+    except ValueError:
+        found = frozenset()
+    cables = frozenset(one for cable in found for one in topology.bundles.get(cable, (cable,)))
+    between = frozenset(
+        cable for cable in cables if all(node in topology.switch for node, _ in topology.cables[cable])
+    )
+    if not between:
+        pairs = sorted({"-".join(sorted((link.a, link.b))) for link in topology.links})
+        legal = f"the cable of two switches, as {pairs[0]}" if pairs else "none in this fabric"
+        raise OperationError(404, f"no link {name!r}; legal: {legal}")
+    return between
 
 
 def flows_cut_off(

@@ -45,6 +45,7 @@ from controller.process.chosen_store import open_store
 from controller.process.circles import RunningCircles
 from controller.process.clock import EmbeddedClock, HostClock
 from controller.process.control_loop import ControlLoop
+from controller.process.cutting import RunningCuts
 from controller.process.draining import RunningDrains
 from controller.process.durable_state import DurableState
 from controller.process.latency import QUIET_S, GarbageCollection, switch_threads_often, watch_pauses
@@ -299,6 +300,7 @@ class _Service:
                 RunningCircles(core, workers.plans),
                 RunningTables(core, fleet, workers.tables),
                 RunningHistory(core, control_loop.recorder),
+                RunningCuts(core.topology, control_loop.cable_orders if embedded else None),
             )
             url, close_web = await _serve_web(control_loop.board, status, start.listeners, operations)
             _say_ready(address, url, "leader" if leadership is not None else "alone")

@@ -108,7 +108,8 @@ class ViewPublisher:
         self._state = state
         if state is not None:
             self.recorder.history.restore(state.restored_history)
-        self._builder = ViewBuilder(core, options.scenario, self._history_off)
+        embedded = isinstance(clock, EmbeddedClock)
+        self._builder = ViewBuilder(core, options.scenario, self._history_off, emulated=embedded)
         self._made_s = 0.0
         self._due: asyncio.TimerHandle | None = None
         self._fleet: SwitchFleet | None = None

@@ -442,7 +442,7 @@ class Tick(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., time_ns: _Optional[int] = ..., sent: _Optional[_Mapping[str, int]] = ..., timer: _Optional[bool] = ..., last: _Optional[bool] = ...) -> None: ...
 
 class Settled(_message.Message):
-    __slots__ = ("sequence", "sent", "next_timer_ns")
+    __slots__ = ("sequence", "sent", "next_timer_ns", "orders")
     class SentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -453,7 +453,19 @@ class Settled(_message.Message):
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     SENT_FIELD_NUMBER: _ClassVar[int]
     NEXT_TIMER_NS_FIELD_NUMBER: _ClassVar[int]
+    ORDERS_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     sent: _containers.ScalarMap[str, int]
     next_timer_ns: int
-    def __init__(self, sequence: _Optional[int] = ..., sent: _Optional[_Mapping[str, int]] = ..., next_timer_ns: _Optional[int] = ...) -> None: ...
+    orders: _containers.RepeatedCompositeFieldContainer[CableOrder]
+    def __init__(self, sequence: _Optional[int] = ..., sent: _Optional[_Mapping[str, int]] = ..., next_timer_ns: _Optional[int] = ..., orders: _Optional[_Iterable[_Union[CableOrder, _Mapping]]] = ...) -> None: ...
+
+class CableOrder(_message.Message):
+    __slots__ = ("switch", "port", "cut")
+    SWITCH_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    CUT_FIELD_NUMBER: _ClassVar[int]
+    switch: str
+    port: int
+    cut: bool
+    def __init__(self, switch: _Optional[str] = ..., port: _Optional[int] = ..., cut: _Optional[bool] = ...) -> None: ...

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,13 +19,13 @@ from hostagent.host import EmulatedHost, Skew
 from hostagent.nic.roce import mac_bytes
 from hostagent.rails import Rails
 from hostagent.session import ControllerSession
-from polyrhythm.fabric.boundary import SILENCE_S, FabricBoundary
+from polyrhythm.fabric.boundary import SILENCE_S, CableOrder, FabricBoundary
 from polyrhythm.fabric.failover_watch import FailoverWatch
 from polyrhythm.fabric.heap import EventHeap
 from polyrhythm.fabric.parent_messages import description
 from polyrhythm.fabric.pfc_cables import PfcCables, PfcProfile
 from polyrhythm.scenario import Scenario
-from polyrhythm.scenario.failures import Failure
+from polyrhythm.scenario.failures import End, Failure
 from topo.graph import UNKNOWN_HASH, HashSpec
 
 log = logging.getLogger(__name__)
@@ -88,8 +89,14 @@ class EmbeddedFabric:
                     queue_packets=scenario.buffer_packets,
                 )
         self.servers = {s.name: self._serve(s.name) for s in topology.switches}
+        # How many failures hold a port down, and the cables that an operator has cut, by one of their ports.
+        self._causes: Counter[End] = Counter()
+        self._cut: dict[End, Failure] = {}
+        self.boundary.on_order = self._order
         self._sessions: dict[str, ControllerSession] = {}
         self._connected: set[str] = set()
+        self.ordered = False
+        """Whether an operator has cut a cable. Such a run cannot be repeated."""
 
     def describe(self, profile: str = "") -> dict[str, Any]:
         """The description that the controller reads: the graph, the servers of the switches, the ECN ramp.
@@ -160,8 +167,9 @@ class EmbeddedFabric:
             self._session_changes(failure.switch)
         else:
             self.boundary.note(f"{failure.what} was cut")
-        for switch, port in failure.ends:
-            self._set_port_up(switch, port, False)
+        for end in failure.ends:
+            self._causes[end] += 1
+            self._set_port_up(*end, False)
         if failure.until_ns is not None:
             self.heap.call_at(failure.until_ns, self._repair, failure)
 
@@ -177,8 +185,24 @@ class EmbeddedFabric:
             self.heap.call_at(self.heap.now + 2 * CONTROL_DELAY_NS, self._bring_up, failure)
 
     def _bring_up(self, failure: Failure) -> None:
-        for switch, port in failure.ends:
-            self._set_port_up(switch, port, True)
+        for end in failure.ends:
+            self._causes[end] -= 1
+            if not self._causes[end]:
+                self._set_port_up(*end, True)
+
+    def _order(self, order: CableOrder) -> None:
+        """Cut a cable between two switches for an operator, or mend it, if it is not so already."""
+        end = order.switch, order.port
+        peer = self.scenario.topology.ports.get(order.switch, {}).get(order.port)
+        if peer is None or peer.node not in self.switches:
+            log.warning("the controller asked to cut %s:%d, where no cable to a switch is", *end)
+        elif order.cut and end not in self._cut:
+            ends = end, (peer.node, peer.port)
+            self._cut[end] = Failure(f"{order.switch}:{order.port}", self.heap.now, None, ends)
+            self.ordered = True
+            self._fail(self._cut[end])
+        elif not order.cut and end in self._cut:
+            self._repair(self._cut.pop(end))
 
     def _set_port_up(self, switch: str, port: int, up: bool) -> None:
         self.switches[switch].set_port_up(port, up)

@@ -44,16 +44,26 @@ class ControllerLostError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
+class CableOrder:
+    """Cut the cable at a port of a switch, or mend it."""
+
+    switch: str
+    port: int
+    cut: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Settlement:
     """The controller's answer to a tick; with sequence 0 it says only that it lives.
 
     `sent` is the number of messages that the controller has sent so far, by channel. `next_timer_ns` is the
-    fabric time of its next timer; 0: none.
+    fabric time of its next timer; 0: none. `orders` are what an operator asks of cables.
     """
 
     sequence: int
     sent: Mapping[str, int]
     next_timer_ns: int
+    orders: tuple[CableOrder, ...] = ()
 
 
 TickSender = Callable[[int, int, Mapping[str, int], bool, bool], None]
@@ -73,8 +83,9 @@ class FabricBoundary:
     """The boundary of an embedded fabric.
 
     Server threads may call `deliver`, `call`, `arrived`, `settled` and `controller_lost`. All other methods
-    belong to the thread of the event heap. While it waits for the controller it calls `waiting` with the
-    seconds of host time so far, every `notice_s`. It gives up after `silence_s` without a word.
+    belong to the thread of the event heap, and `on_order`, which carries out an order, is called there. While
+    it waits for the controller it calls `waiting` with the seconds of host time so far, every `notice_s`. It
+    gives up after `silence_s` without a word.
     """
 
     def __init__(
@@ -106,6 +117,7 @@ class FabricBoundary:
         self._heard_s = time.monotonic()
         self._lost = False
         self.notes: list[str] = []
+        self.on_order: Callable[[CableOrder], None] = lambda order: None
 
     # From server threads.
 
@@ -233,6 +245,9 @@ class FabricBoundary:
         for _, _, effect in sorted(self._effects, key=lambda e: e[:2]):
             self._heap.call_at(at, effect)
         self._effects.clear()
+        if self._settlement is not None:
+            for order in self._settlement.orders:
+                self._heap.call_at(at, self.on_order, order)
         if self._settlement is not None and self._settlement.next_timer_ns:
             self._timer_generation += 1
             self._heap.call_at(self._settlement.next_timer_ns, self._timer, self._timer_generation)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import grpc
 
 from controller.wire import agent_pb2, agent_pb2_grpc
-from polyrhythm.fabric.boundary import SILENCE_S, FabricBoundary, Settlement
+from polyrhythm.fabric.boundary import SILENCE_S, CableOrder, FabricBoundary, Settlement
 
 
 class ClockStream:
@@ -61,7 +61,12 @@ class ClockStream:
                 if self._delay:
                     time.sleep(self._delay)
                 self._boundary.settled(
-                    Settlement(message.sequence, dict(message.sent), message.next_timer_ns)
+                    Settlement(
+                        message.sequence,
+                        dict(message.sent),
+                        message.next_timer_ns,
+                        tuple(CableOrder(o.switch, o.port, o.cut) for o in message.orders),
+                    )
                 )
         except grpc.RpcError:
             pass  # whatever the reason, the boundary hears of the end below

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -28,13 +28,15 @@ class FailoverReport:
 
     `backup_ns`: the first packet of such a flow has left a living switch by another port. `reassigned_ns`:
     agents received the first and the last new path from the controller. `lost` is the number of packets lost
-    at the dead ports; None: nothing counts them.
+    at the dead ports; None: nothing counts them. Without `watched` nothing has looked at the packets before
+    the failure, so `backup_ns` is not known.
     """
 
     failure: Failure
     backup_ns: int | None = None
     reassigned_ns: tuple[int, int] | None = None
     lost: int | None = 0
+    watched: bool = True
 
     def heard(self, after_ns: int) -> None:
         """An agent received a new path. One that arrives much later than the last has another cause."""
@@ -49,6 +51,7 @@ class FailoverReport:
             "what": self.failure.what,
             "at_ms": self.failure.at_ns / _NS_PER_MS,
             "until_ms": _ms(self.failure.until_ns),
+            "watched": self.watched,
             "backup_ms": _ms(self.backup_ns),
             "first_reassigned_ms": _ms(first),
             "last_reassigned_ms": _ms(last),
@@ -60,12 +63,13 @@ class FailoverReport:
 class FailoverWatch:
     """Records by which port each flow leaves the switches of future failures, and measures the failovers.
 
-    It watches only these switches, so a run without failures has no overhead.
+    It watches only these switches, so a run without failures has no overhead. Of other failures it knows less
+    (`FailoverReport.watched`).
     """
 
     heap: EventHeap
     switches: Mapping[str, EmbeddedSwitch]
-    failures: Iterable[Failure]
+    failures: tuple[Failure, ...]
     outcomes: list[FailoverReport] = field(default_factory=list)
     _last: dict[str, dict[bytes, int]] = field(default_factory=lambda: defaultdict(dict))
     _cut: dict[tuple[str, bytes], tuple[FailoverReport, int]] = field(default_factory=dict)
@@ -82,12 +86,12 @@ class FailoverWatch:
 
     def began(self, failure: Failure) -> None:
         """A failure is about to begin."""
-        outcome = FailoverReport(failure)
+        outcome = FailoverReport(failure, watched=failure in self.failures)
         self.outcomes.append(outcome)
         self._drops[id(outcome)] = self._dropped(failure)
         for switch, port in failure.ends:
             if switch != failure.switch:
-                for flow, last in self._last[switch].items():
+                for flow, last in self._last.get(switch, {}).items():
                     if last == port:
                         self._cut[switch, flow] = outcome, port
 

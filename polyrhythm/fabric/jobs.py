@@ -178,7 +178,7 @@ class JobRunner:
                 for name, job in self._jobs.items()
             },
             ended_ns=self._heap.now,
-            deterministic=True,
+            deterministic=not self._fabric.ordered,
             notes=boundary.notes,
             failovers=self._fabric.failovers.results(),
             pfc=self._fabric.pfc_report(),

@@ -213,7 +213,9 @@ def _notes(scenario: Mapping[str, Any]) -> list[str]:
 def _failover(outcome: Mapping[str, Any]) -> str:
     """One failure and what followed it, as a line."""
     words = [f"{outcome['what']} down at {outcome['at_ms'] / 1e3:.1f} s"]
-    if outcome["backup_ms"] is None:
+    if not outcome["watched"]:
+        pass
+    elif outcome["backup_ms"] is None:
         words.append("no flow took a backup path")
     else:
         words.append(f"first packet on a backup path after {outcome['backup_ms']:.2f} ms")

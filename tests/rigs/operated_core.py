@@ -15,7 +15,9 @@ from controller.live.settings import CoreSettings
 from controller.model.traffic import TRAFFIC_CLASSES
 from controller.northbound.operations import Operations
 from controller.planner import POLICIES
+from controller.process.cable_orders import CableOrders
 from controller.process.circles import RunningCircles
+from controller.process.cutting import RunningCuts
 from controller.process.draining import RunningDrains
 from controller.process.measured_past import RunningHistory
 from controller.process.policy_choice import RunningPolicy
@@ -50,6 +52,13 @@ class SilentSwitches:
         raise SessionError("no session")
 
 
+class Obeyed(CableOrders):
+    """Orders that leave at once."""
+
+    async def ask(self, orders: Any, patience_s: float) -> None:
+        pass
+
+
 def operated_core() -> tuple[Core, Operations]:
     """A core on the fabric of fake_source, and the operations on it. They take effect at once."""
     core = Core(CoreSettings(TOPOLOGY, POLICIES["polyrhythm"], 1, verify=False, elephant_bytes=0))
@@ -62,4 +71,5 @@ def operated_core() -> tuple[Core, Operations]:
         circles=RunningCircles(core, Here()),
         tables=RunningTables(core, SilentSwitches(), Here()),
         history=RunningHistory(core, Recorder(TOPOLOGY)),
+        cuts=RunningCuts(TOPOLOGY, Obeyed()),
     )

@@ -269,6 +269,8 @@ def test_openapi_describes_every_endpoint_and_its_errors(api: httpx.Client) -> N
             "history",
             "event-log",
             "audit",
+            "fabric/cuts",
+            "fabric/links/{name}/cut",
             "jobs/{name}/blame",
         )
     }
