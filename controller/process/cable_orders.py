@@ -31,7 +31,8 @@ class CableOrders:
 
     def take(self) -> list[CableOrder]:
         """All orders that wait, in the order in which they came. They leave now."""
-        waiting, self._waiting = self._waiting, []
+        # A future that is done was given up at this moment.
+        waiting, self._waiting = [asked for asked in self._waiting if not asked[1].done()], []
         for _, left in waiting:
             left.set_result(None)
         return [order for orders, _ in waiting for order in orders]

@@ -9,6 +9,7 @@ from fake_source import TOPOLOGY
 from controller.northbound.problems import OperationError
 from controller.process.cable_orders import CableOrders
 from controller.process.cutting import RunningCuts
+from controller.wire.agent_pb2 import CableOrder
 
 CABLE = "-".join(sorted(next(iter(c for c in TOPOLOGY.cables if set(c) <= TOPOLOGY.switch.keys()))))
 
@@ -58,3 +59,14 @@ def test_what_cannot_be_cut_is_refused() -> None:
     assert refused(stopped.cut(CABLE))[0] == 503
     assert stopped.cuts() == []
     assert orders.take() == []
+
+
+def test_an_order_that_is_given_up_while_a_tick_takes_it_is_not_sent() -> None:
+    async def work() -> list[object]:
+        orders = CableOrders()
+        asked = asyncio.create_task(orders.ask((CableOrder(switch="leaf1"),), patience_s=60))
+        await asyncio.sleep(0)
+        asked.cancel()
+        return orders.take()
+
+    assert asyncio.run(work()) == []
