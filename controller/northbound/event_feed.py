@@ -159,7 +159,8 @@ class EventFeed:
                 # Newer events that came during a slow write are sent without waiting.
                 if newer is self._newer:
                     with suppress(TimeoutError):
-                        await asyncio.wait_for(newer.wait(), self._heartbeat_s)
+                        async with asyncio.timeout(self._heartbeat_s):
+                            await newer.wait()
         finally:
             self.clients -= 1
 

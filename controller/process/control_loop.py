@@ -203,8 +203,8 @@ class ControlLoop:
             self._wake.clear()
             if not self._inbox:
                 with contextlib.suppress(TimeoutError):
-                    patience = poll if timeout is None else min(poll, timeout)
-                    await asyncio.wait_for(self._wake.wait(), patience)
+                    async with asyncio.timeout(poll if timeout is None else min(poll, timeout)):
+                        await self._wake.wait()
         self._failure.result()
 
     # Steps.

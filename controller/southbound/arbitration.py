@@ -69,7 +69,8 @@ class Arbitration:
         await self._send(send, bid)
         while True:
             try:
-                message = await asyncio.wait_for(self._arbitrated(receive), patience_s)
+                async with asyncio.timeout(patience_s):
+                    message = await self._arbitrated(receive)
             except TimeoutError:
                 if not quiet:
                     raise

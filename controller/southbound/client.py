@@ -218,9 +218,8 @@ class SwitchClient:
         ports: PortStates | None = None
         if self._client.channel is not None:
             try:
-                ports = await asyncio.wait_for(
-                    PortStates.open(self._client.channel, self._patience_s), self._patience_s
-                )
+                async with asyncio.timeout(self._patience_s):
+                    ports = await PortStates.open(self._client.channel, self._patience_s)
             except (NoPortStatesError, TimeoutError) as error:
                 log.info(
                     "switch %s reports no port states by gNMI (%s), so link probes watch its links",

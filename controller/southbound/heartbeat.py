@@ -31,7 +31,8 @@ class Heartbeat:
         """
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(hurry.wait(), self.interval_s)
+                async with asyncio.timeout(self.interval_s):
+                    await hurry.wait()
             hurry.clear()
             try:
                 async with asyncio.timeout(self.deadline_s):

@@ -176,7 +176,8 @@ async def _read_back(
     await fleet.apply(DesiredState(condition))
     fleet.start()
     try:
-        await asyncio.wait_for(listener.all_ready(len(targets)), _READY_S)
+        async with asyncio.timeout(_READY_S):
+            await listener.all_ready(len(targets))
         before, began = counts()["cpu_s"], time.perf_counter()
         await fleet.read_back()
         return time.perf_counter() - began, counts()["cpu_s"] - before
@@ -294,7 +295,8 @@ async def _writes(batches: int, rounds: int) -> dict[str, Any]:
         info = artefacts_dir() / "polyrhythm.v1model.p4info.txtpb"
         options = finsy.SwitchOptions(p4info=info, p4blob=artefacts_dir() / "polyrhythm.v1model.json")
         try:
-            await asyncio.wait_for(listener.all_ready(1), _READY_S)
+            async with asyncio.timeout(_READY_S):
+                await listener.all_ready(1)
             async with finsy.Switch("leaf1", other["leaf1"], options) as switch:
                 entries = _finsy_entries(count)
                 for _ in range(rounds):

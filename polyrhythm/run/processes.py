@@ -120,7 +120,8 @@ class Process:
             assert self._process.stdin is not None
             self._process.stdin.close()
             try:
-                await asyncio.wait_for(self._process.wait(), STOP_TIMEOUT_S)
+                async with asyncio.timeout(STOP_TIMEOUT_S):
+                    await self._process.wait()
             except TimeoutError:
                 self._process.kill()
                 await self._process.wait()

@@ -112,3 +112,9 @@ def test_no_test_asserts_how_long_something_took() -> None:
         if clock.search(line) and "deadline" not in line and "until" not in line
     ]
     assert found == [], "a slow machine must not fail a test: assert what happened, not how fast"
+
+
+def test_no_source_uses_wait_for() -> None:
+    """Before Python 3.12 it swallows the cancellation of a task whose awaitable ends at the same moment."""
+    users = [str(p.relative_to(ROOT)) for p in sources() if "asyncio.wait_for(" in p.read_text()]
+    assert users == [], "use asyncio.timeout"

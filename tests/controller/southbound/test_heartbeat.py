@@ -39,6 +39,27 @@ def test_a_suspected_switch_is_asked_at_once() -> None:
     assert on_loop(silence()) == "silent: no answer within 0.02 s"
 
 
+def test_a_suspicion_at_the_end_of_the_session_does_not_keep_it_alive() -> None:
+    async def ends() -> bool:
+        asked, hurry = asyncio.Event(), asyncio.Event()
+
+        async def ask() -> None:
+            asked.set()
+
+        watch = asyncio.create_task(Heartbeat(interval_s=PATIENCE_S).silence(ask, hurry))
+        await asyncio.sleep(0.01)
+        hurry.set()
+        # Lets the wait end, but not yet the watch.
+        await asyncio.sleep(0)
+        watch.cancel()
+        await asyncio.wait({watch}, timeout=0.5)
+        ended = watch.done()
+        watch.cancel()
+        return ended
+
+    assert on_loop(ends())
+
+
 def test_a_broken_connection_is_no_silence() -> None:
     async def ask() -> None:
         raise ConnectionError("gone")
