@@ -21,6 +21,8 @@ _QUEUE_PACKETS = 256
 _DIGITS = 18
 # Chosen: characters of an argument that an error repeats.
 _SHOWN = 60
+AFTER_DASHES = "target"
+"""The positional that takes what follows `--`, wherever PROGRAM.json stands before it."""
 LOG_LEVELS = ("trace", "debug", "info", "warn", "error", "off")
 
 
@@ -155,8 +157,8 @@ def _target_options(arguments: Sequence[str]) -> argparse.Namespace:
 
 def read_settings(args: argparse.Namespace) -> SwitchSettings:
     """Check a parsed command line. Raises UsageError for what cannot be obeyed."""
-    program, target = _split_positionals(args.program, args.target)
-    options = _target_options(target)
+    program = args.program
+    options = _target_options(args.target)
     if options.priority_queues is None:
         options.priority_queues = BMV2_QUEUES if args.bmv2 else MAX_QUEUES
     if args.queue_packets is None:
@@ -193,13 +195,6 @@ def read_settings(args: argparse.Namespace) -> SwitchSettings:
         log_console=args.log_console,
         log_level=args.log_level,
     )
-
-
-def _split_positionals(program: str | None, rest: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Undo argparse's taking the first target option for the program where there is none."""
-    if program is not None and program.startswith("-"):
-        return None, [program, *rest]
-    return program, list(rest)
 
 
 def _check(args: argparse.Namespace, options: argparse.Namespace, program: str | None) -> None:

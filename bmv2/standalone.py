@@ -17,7 +17,15 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from bmv2.command_line import LOG_LEVELS, MAX_PORT, SwitchSettings, UsageError, add_arguments, read_settings
+from bmv2.command_line import (
+    AFTER_DASHES,
+    LOG_LEVELS,
+    MAX_PORT,
+    SwitchSettings,
+    UsageError,
+    add_arguments,
+    read_settings,
+)
 from bmv2.hostloop import HostLoop
 from bmv2.interfaces import InterfaceError, RawInterface, link_events
 from bmv2.pcap import PcapWriter
@@ -25,7 +33,7 @@ from bmv2.program import P4ProgramError, load_program
 from bmv2.server import InjectionService, serve, serve_injection
 from bmv2.switch import EmbeddedSwitch
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["AFTER_DASHES", "add_arguments", "run"]
 
 _LOG = logging.getLogger("polyrhythm.switch")
 _BURST = 64

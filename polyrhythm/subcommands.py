@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, NoReturn
@@ -22,19 +23,31 @@ class CommandParser(argparse.ArgumentParser):
     """
 
     module = ""
+    after_dashes = ""
+    """Where the module has AFTER_DASHES: the positional that takes all words after `--`."""
     commands: Mapping[str, CommandParser] = {}
 
     def add_options(self) -> None:
         """Add the module's options, once."""
         if self.module:
-            import_module(self.module).add_arguments(self)
+            module = import_module(self.module)
+            module.add_arguments(self)
+            self.after_dashes = getattr(module, "AFTER_DASHES", "")
             self.module = ""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Add the module's options, then parse. Words that are left over are told by the command that
         does not take them, not by the command line as a whole."""
         self.add_options()
-        found, rest = super().parse_known_args(args, namespace)
+        words = list(sys.argv[1:] if args is None else args)
+        behind: list[str] = []
+        if self.after_dashes and "--" in words:
+            # argparse fills all positionals where the first stands, and refuses those behind an option.
+            behind = words[words.index("--") + 1 :]
+            words = words[: words.index("--")]
+        found, rest = super().parse_known_args(words, namespace)
+        if behind:
+            setattr(found, self.after_dashes, [*getattr(found, self.after_dashes), *behind])
         if rest:
             self.error(f"unrecognized arguments: {' '.join(rest)}")
         return found, rest

@@ -53,7 +53,7 @@ def read_switches(path: Path) -> dict[str, SwitchAddress]:
             for name, entry in document["switches"].items()
         }
     except FileNotFoundError:
-        raise ShellError("no fabric is running (start one with `make run`)") from None
+        raise ShellError("no fabric is running (start one with `polyrhythm run`)") from None
     except OSError as error:
         raise ShellError(f"{path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -70,7 +70,7 @@ def find_switch(switches: Mapping[str, SwitchAddress], name: str) -> SwitchAddre
         return switches[name]
     known = ", ".join(sorted(switches)) or "none"
     said = f"unknown switch {name!r}" if name else "no switch given"
-    raise ShellError(f"{said}; known: {known} (make shell SWITCH=NAME)")
+    raise ShellError(f"{said}; known: {known} (polyrhythm shell SWITCH)")
 
 
 def shell_command(python: Path, switch: SwitchAddress) -> list[str]:

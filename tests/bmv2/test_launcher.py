@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line of a switch: the same for both switches where their options overlap, and legal for ours."""
 
-import argparse
 import sys
 from pathlib import Path
 
 from bmv2.command_line import read_settings
 from bmv2.launcher import SwitchOptions, TlsFiles, launch
-from bmv2.standalone import add_arguments
+from polyrhythm.subcommands import CommandParser
 
 OPTIONS = SwitchOptions(
     device_id=3,
@@ -38,8 +37,8 @@ def test_the_embedded_switch_is_taken_elsewhere_and_understands_its_command_line
     assert argv[:4] == [sys.executable, "-m", "polyrhythm", "switch"]
     assert argv[4:].index("--") > 0
     assert argv[-len(SHARED_TAIL) :] == SHARED_TAIL
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
+    parser = CommandParser()
+    parser.module = "bmv2.standalone"
     args = parser.parse_args(argv[4:])
     assert args.interface == ["1@leaf1-eth1", "2@leaf1-eth2"]
     assert (args.device_id, args.queue_packets, args.seed) == (3, 64, 5)
@@ -69,8 +68,8 @@ def test_certificates_and_captures_reach_either_switch(tmp_path):
     told = ["--grpc-server-ssl", "--grpc-server-cert", str(cert), "--grpc-server-key", str(key)]
     told += ["--grpc-server-cacert", str(ca), "--grpc-server-with-client-auth"]
     assert list(theirs[theirs.index("--") + 3 :])[: len(told)] == told
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
+    parser = CommandParser()
+    parser.module = "bmv2.standalone"
     settings = read_settings(parser.parse_args(list(ours[4:])))
     assert settings.pcap == tmp_path
     assert settings.tls is not None

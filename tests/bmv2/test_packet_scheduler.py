@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """BMv2's queueing: every queue at its own rate in packets, its default depth, and the options that ask for it."""
 
-import argparse
-
 import pytest
 from bmv2_programs import forwarder
 from bmv2_rig import HeapClock, Rig, ethernet
@@ -10,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmv2 import EmbeddedSwitch, load_program
-from bmv2.command_line import SwitchSettings, add_arguments, read_settings
+from bmv2.command_line import SwitchSettings, read_settings
 from bmv2.packet_scheduler import PacketRatePort
 from bmv2.standalone import add_port
+from polyrhythm.subcommands import CommandParser
 
 MS = 1_000_000
 OUT = 9
@@ -174,8 +173,8 @@ def test_bad_rates_and_queues_are_refused_with_the_port() -> None:
 
 
 def settings(*argv: str) -> SwitchSettings:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
+    parser = CommandParser()
+    parser.module = "bmv2.standalone"
     return read_settings(parser.parse_args(["--no-p4", *argv]))
 
 

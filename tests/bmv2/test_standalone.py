@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`polyrhythm switch`: on real interfaces where we are root, and its answers to bad command lines everywhere."""
 
-import argparse
 import json
 import os
 import re
@@ -16,7 +15,8 @@ import pytest
 
 from bmv2 import interfaces
 from bmv2.pcap import PcapWriter
-from bmv2.standalone import add_arguments, run
+from bmv2.standalone import run
+from polyrhythm.subcommands import CommandParser
 
 ROOT = Path(__file__).parents[2]
 P4INFO = ROOT / "p4/build/polyrhythm.v1model.p4info.txtpb"
@@ -111,8 +111,8 @@ def test_a_capture_that_cannot_be_written_is_said(tmp_path):
 
 
 def start(*argv):
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
+    parser = CommandParser()
+    parser.module = "bmv2.standalone"
     return run(parser.parse_args(argv))
 
 
@@ -165,6 +165,10 @@ def start(*argv):
         (["--no-p4", "--", "--grpc-server-addr", "nowhere"], "host:port"),
         (["--no-p4", "--", "--grpc-server-addr", "127.0.0.1:99999"], "127.0.0.1:99999: not an address"),
         (["nosuch.json"], "nosuch.json: No such file"),
+        (["nosuch.json", "--device-id", "1", "--", "--cpu-port", "x"], "after --"),
+        (["nosuch.json", "-L", "off", "--", "--cpu-port", "7"], "nosuch.json: No such file"),
+        (["-L", "off", "nosuch.json", "--device-id", "1", "--"], "nosuch.json: No such file"),
+        (["--no-p4", "--", "prog.json"], "after --: unrecognized arguments: prog.json"),
     ],
 )
 def test_a_bad_command_line_is_one_clear_line_and_exit_2(argv, said, capsys):

@@ -69,7 +69,7 @@ def test_switches_are_read_by_name(fabric):
 @pytest.mark.parametrize(
     ("written", "argv", "said"),
     [
-        (None, ["leaf1"], "no fabric is running"),
+        (None, ["leaf1"], "no fabric is running (start one with `polyrhythm run`)"),
         ("{", ["leaf1"], "not written by a running fabric"),
         ('{"switches": {"leaf1": {}}}', ["leaf1"], "not written by a running fabric"),
         ("[]", ["leaf1"], "not written by a running fabric"),
