@@ -68,8 +68,11 @@ COMMANDS = {
         "bmv2.standalone",
         "start the embedded switch as a process, with the command line of simple_switch_grpc",
     ),
-    "controller": ("controller.process.server", "start the controller of one fabric"),
-    "serve": ("controller.process.server", "start the controller of one fabric: the same as `controller`"),
+    "controller": ("polyrhythm.commands.controller", "start the controller of one fabric"),
+    "serve": (
+        "polyrhythm.commands.controller",
+        "start the controller of one fabric, as `controller` does",
+    ),
     "agent": (
         "hostagent.process",
         "start the agent of one host: it pins flows to source ports and paces jobs",

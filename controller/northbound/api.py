@@ -40,6 +40,7 @@ from controller.northbound.source import ViewSource, current_view
 from controller.northbound.stream import ViewEncoder, view_events
 from controller.northbound.table_routes import table_routes
 from controller.northbound.web import ASKS_FOR_HEAD, ResponseHeaders
+from controller.northbound.what_if_routes import what_if_routes
 from controller.wire.limits import MAX_WEB_REQUESTS
 
 PREFIX = "/api/v1"
@@ -116,6 +117,7 @@ def create_app(
     app.include_router(flow_routes(source), prefix=PREFIX)
     app.include_router(drain_routes(operations.drains), prefix=PREFIX)
     app.include_router(cut_routes(operations.cuts), prefix=PREFIX)
+    app.include_router(what_if_routes(operations.what_if), prefix=PREFIX)
     app.include_router(policy_routes(operations.policy), prefix=PREFIX)
     app.include_router(job_routes(operations.jobs), prefix=PREFIX)
     app.include_router(audit_routes(rules.audit), prefix=PREFIX)

@@ -14,6 +14,7 @@ from controller.northbound.placement_routes import PlacementOperations
 from controller.northbound.plan_routes import PlanOperations
 from controller.northbound.policy_routes import PolicyOperations
 from controller.northbound.table_routes import TableOperations
+from controller.northbound.what_if_routes import WhatIfOperations
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +30,4 @@ class Operations:
     tables: TableOperations | None = None
     history: HistoryOperations | None = None
     cuts: CutOperations | None = None
+    what_if: WhatIfOperations | None = None

@@ -63,6 +63,7 @@ from controller.process.status import ControllerStatus
 from controller.process.stop_request import StopRequest
 from controller.process.switch_tables import RunningTables
 from controller.process.web_thread import WebThread
+from controller.process.what_if import RunningWhatIf, Simulate
 from controller.process.workers import WorkerProcesses
 from controller.southbound.artefacts import ArtefactError, load_artefacts
 from controller.southbound.codec import Codec, PipelineError
@@ -87,9 +88,10 @@ DEPOSED = 3
 _OPEN_FILES = 65_536
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace, simulate: Simulate | None = None) -> int:
     """Serve until SIGTERM, SIGINT or the end of standard input.
 
+    `simulate` answers the question what other policies would do; None: it is not answered.
     Returns the exit code: 0 after a stop, 1 after a failure, 2 for bad input. A leader that has lost its
     leadership ends with DEPOSED.
     """
@@ -108,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
     stop = StopRequest()
     stop.on_signals(signal.SIGTERM, signal.SIGINT)
     _watch_input(stop)
-    service = _Service(start, frame, stop)
+    service = _Service(start, frame, stop, simulate)
     service.thread.start()
     stop.wait()
     service.stop()
@@ -125,12 +127,15 @@ def run(args: argparse.Namespace) -> int:
 class _Service:
     """The thread of the asyncio loop: everything except the Ryu applications."""
 
-    def __init__(self, start: StartOptions, frame: RyuApplications, stop: StopRequest) -> None:
+    def __init__(
+        self, start: StartOptions, frame: RyuApplications, stop: StopRequest, simulate: Simulate | None
+    ) -> None:
         self.code = 0
         self.thread = threading.Thread(target=self._thread, name="controller", daemon=True)
         self._start = start
         self._frame = frame
         self._stop = stop
+        self._simulate = simulate
         self._loop = asyncio.new_event_loop()
         self._main: asyncio.Task[None] | None = None
 
@@ -301,6 +306,7 @@ class _Service:
                 RunningTables(core, fleet, workers.tables),
                 RunningHistory(core, control_loop.recorder),
                 RunningCuts(core.topology, control_loop.cable_orders if embedded else None),
+                self._simulate and RunningWhatIf(core, control_loop.recorder, self._simulate, workers.aside),
             )
             url, close_web = await _serve_web(control_loop.board, status, start.listeners, operations)
             _say_ready(address, url, "leader" if leadership is not None else "alone")

@@ -36,6 +36,13 @@ class WorkerProcesses:
             niceness=niceness,
         )
 
+    def aside(self) -> WorkerProcess:
+        """A process that the caller closes, for what no plan waits for: on any clock it gets only the
+        processor time that is left, and its calls keep to their limits.
+        """
+        fabric = self._fabric
+        return WorkerProcess(fabric.topology, fabric.ecn, self._artefacts, fabric.guard)
+
     async def warm_up(self) -> None:
         """Start the processes. Raises PipelineError as `WorkerProcess.warm_up` does."""
         if self.tables is self.plans:

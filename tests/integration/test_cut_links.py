@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cable of a live embedded fabric is cut and mended by requests; its flows move away and may come back."""
+"""A live embedded fabric by requests: a cable is cut and mended, flows move away and back, and what if."""
 
 from __future__ import annotations
 
@@ -38,8 +38,10 @@ class Api:
         self.cables: dict[str, Any] = {}
         threading.Thread(target=self._follow, daemon=True).start()
 
-    def ask(self, method: str, path: str) -> tuple[int, Any]:
-        request = urllib.request.Request(self._url + path, method=method)
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(self._url + path, data, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
                 return answer.status, json.loads(answer.read() or b"null")
@@ -126,6 +128,13 @@ def test_cut_reroutes_and_mend_restores(api: Api) -> None:
     )
     before = api.sent("leaf1", first)
     eventually(lambda: api.sent("leaf1", first) > before + 10_000, "bytes flow over the mended cable")
+
+    # The simulator knows the fabric as it is now.
+    status, answer = api.ask("POST", "what-if", {"policies": ["polyrhythm"]})
+    assert (status, answer["left_out"]) == (200, [])
+    (result,) = answer["results"]
+    assert (result["policy"], result["fault"], result["worst"]["job"]) == ("polyrhythm", None, "x")
+    assert result["jobs"][0]["alone_ms"] == pytest.approx(260, rel=0.05)
 
     assert api.ask("DELETE", f"fabric/links/{cable}/cut")[0] == 404
     assert api.ask("PUT", "fabric/links/h1-leaf1/cut")[0] == 404

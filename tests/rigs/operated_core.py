@@ -14,7 +14,7 @@ from controller.live.recorder import Recorder
 from controller.live.settings import CoreSettings
 from controller.model.traffic import TRAFFIC_CLASSES
 from controller.northbound.operations import Operations
-from controller.planner import POLICIES
+from controller.planner import POLICIES, Policy
 from controller.process.cable_orders import CableOrders
 from controller.process.circles import RunningCircles
 from controller.process.cutting import RunningCuts
@@ -23,6 +23,7 @@ from controller.process.measured_past import RunningHistory
 from controller.process.policy_choice import RunningPolicy
 from controller.process.requested_jobs import RunningJobs
 from controller.process.switch_tables import RunningTables
+from controller.process.what_if import PresentFabric, RunningWhatIf, SimulatedUnder
 from controller.southbound.artefacts import artefacts_dir
 from controller.southbound.desired import EcnProfile
 from controller.southbound.raw_calls import SessionError
@@ -34,6 +35,18 @@ class Here:
 
     async def run(self, function: Any, *arguments: Any) -> Any:
         return function(*arguments)
+
+    async def run_timed(self, limit_s: float, function: Any, *arguments: Any) -> tuple[Any, float]:
+        return function(*arguments), 0.0
+
+    def close(self) -> None:
+        pass
+
+
+def alone(present: PresentFabric, policy: Policy) -> SimulatedUnder:
+    """A simulator in which no job disturbs another."""
+    periods = ((job.name, job.profile.period_ns / 1e6) for job in present.jobs)
+    return SimulatedUnder(0.5, tuple((name, ms, ms, ms) for name, ms in periods))
 
 
 @dataclass
@@ -72,4 +85,5 @@ def operated_core() -> tuple[Core, Operations]:
         tables=RunningTables(core, SilentSwitches(), Here()),
         history=RunningHistory(core, Recorder(TOPOLOGY)),
         cuts=RunningCuts(TOPOLOGY, Obeyed()),
+        what_if=RunningWhatIf(core, Recorder(TOPOLOGY), alone, Here),
     )
