@@ -26,7 +26,7 @@ from controller.southbound.codec import Codec, PacketIn
 from controller.southbound.election_ids import DeposedError, ElectionIds
 from controller.southbound.gnmi import NoPortStatesError, PortStates
 from controller.southbound.heartbeat import Heartbeat
-from controller.southbound.raw_calls import OpenCalls, SessionError
+from controller.southbound.raw_calls import ANSWER_TIMEOUT_S, OpenCalls, SessionError, reason
 from controller.southbound.switch_channel import SwitchChannel
 
 log = logging.getLogger(__name__)
@@ -36,8 +36,6 @@ WRITES_IN_FLIGHT = 4
 # Chosen: pauses before the next attempts to connect, in seconds of host time. They stay short: a switch that
 # comes back without tables drops its traffic until the controller has written them.
 BACK_OFF_S = (0.1, 0.2, 0.5)
-# Chosen: host time for the switch to answer the first message of a session.
-ANSWER_TIMEOUT_S = 5.0
 # Host time for one Write or Read call. finsy's client has the same limit.
 CALL_TIMEOUT_S = 10.0
 _NO_ANSWER = (GRPCStatusCode.UNAVAILABLE, GRPCStatusCode.CANCELLED, GRPCStatusCode.DEADLINE_EXCEEDED)
@@ -137,7 +135,7 @@ class SwitchClient:
             try:
                 await self._session()
             except (SessionError, DeposedError, P4ClientError, grpc.aio.AioRpcError, OSError) as error:
-                why = self.why = _reason(error)
+                why = self.why = reason(error)
             finally:
                 was_ready, self.state = self.state == "ready", "down"
                 await self._close()
@@ -184,7 +182,7 @@ class SwitchClient:
         try:
             await self._connected().send(self._codec.packet_out(payload, egress_port, submit_to_ingress))
         except P4ClientError as error:
-            raise SessionError(_reason(error)) from None
+            raise SessionError(reason(error)) from None
 
     def post_frame(self, payload: bytes, egress_port: int, submit_to_ingress: bool) -> bool:
         """Send a frame as `packet_out` does, but without waiting for the switch: the frames are sent in
@@ -203,7 +201,7 @@ class SwitchClient:
             return await raw_calls.read(self._connected(), self._open_calls, request, timeout_s)
         except P4ClientError as error:
             self._look_at(error)
-            raise SessionError(_reason(error)) from None
+            raise SessionError(reason(error)) from None
 
     async def _session(self) -> None:
         self._client = SwitchChannel(self.address, self._tls, wait_for_ready=False)
@@ -283,12 +281,17 @@ class SwitchClient:
         self._ends.set()
 
     def _look_at(self, error: P4ClientError) -> None:
-        """A switch that restarts may answer the first questions of a session before it is empty. The next
-        session pushes the pipeline.
+        """A switch that restarts may answer the first questions of a session before it is empty, and it may
+        lose the session's stream alone. The next session pushes the pipeline, and bids again.
         """
         if error.is_pipeline_missing:
             self._end("the switch has lost its pipeline")
-            raise SessionError(_reason(error)) from None
+        elif error.code == GRPCStatusCode.PERMISSION_DENIED and not error.details:
+            # P4Runtime 1.5, 5.3: the answer to a write of a client that is not the primary.
+            self._end("this controller is not its primary any more")
+        else:
+            return
+        raise SessionError(reason(error)) from None
 
     def _waits(self, why: str) -> None:
         self.state, self.why = "waiting", why
@@ -341,7 +344,7 @@ class SwitchClient:
                     # The switch may write the entries later: only a new election id keeps it from that.
                     self._unanswered = True
                     self._end("a write was not answered")
-                    raise SessionError(_reason(error)) from None
+                    raise SessionError(reason(error)) from None
                 return self._refused(p4r.WriteRequest.FromString(data), error)
         return ()
 
@@ -407,13 +410,3 @@ class SwitchClient:
 
 def _always() -> bool:
     return True
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return f"no answer within {ANSWER_TIMEOUT_S:g} s"
-    if isinstance(error, P4ClientError):
-        return f"{error.code.name}: {error.message}"
-    if isinstance(error, grpc.aio.AioRpcError):
-        return f"{error.code().name}: {error.details()}"
-    return str(error) or type(error).__name__

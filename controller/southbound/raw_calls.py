@@ -19,6 +19,8 @@ from finsy.p4client import P4Client, P4ClientError
 from finsy.proto import U128, p4r
 
 OpenCalls = set[grpc.aio.Call]
+ANSWER_TIMEOUT_S = 5.0
+"""Chosen: host time for the switch to answer the first message of a session."""
 
 
 class SessionError(Exception):
@@ -79,3 +81,14 @@ def _channel(client: P4Client) -> grpc.aio.Channel:
     if client.channel is None:
         raise RuntimeError("the client is not open")
     return client.channel
+
+
+def reason(error: Exception) -> str:
+    """Why a session was lost, in words, by the error that ended it."""
+    if isinstance(error, TimeoutError):
+        return f"no answer within {ANSWER_TIMEOUT_S:g} s"
+    if isinstance(error, P4ClientError):
+        return f"{error.code.name}: {error.message}"
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name}: {error.details()}"
+    return str(error) or type(error).__name__

@@ -43,7 +43,19 @@ def test_a_write_without_an_answer_cannot_land_in_the_next_session(fabric, start
 
 
 class ForgetfulService(P4RuntimeService):
-    """A switch that can lose its pipeline while its streams stay, as one may that restarts."""
+    """A switch that can lose its pipeline or its primary while its streams stay, as one may that restarts."""
+
+    deposes = False
+
+    def depose(self) -> None:
+        """Refuse writes as those of a backup, once, and say nothing on the stream."""
+        self.deposes = True
+
+    def Write(self, request, context):
+        if self.deposes:
+            self.deposes = False
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, "not the primary")
+        return super().Write(request, context)
 
     def forget(self) -> None:
         with self._lock:
@@ -67,13 +79,22 @@ def test_a_switch_that_lost_its_pipeline_gets_it_in_a_new_session(topology, star
     with running(topology, ForgetfulServer) as fabric:
         described = fabric.description(read_back_ms=300 if called == "read" else 3_600_000)
         controller = start_controller(described)
-        eventually(lambda: controller.says("spine2 is in service"))
-        spine = fabric.servers["spine2"].service
+        eventually(lambda: controller.says("spine1 is in service"))
+        spine = fabric.servers["spine1"].service
         before = eventually(lambda: spine.filled)
         spine.forget()
         if called == "write":
-            # The failure changes the entries of all switches.
             fabric.on_data_plane(lambda: fabric.switches["leaf1"].set_port_up(3, False))
-        eventually(lambda: controller.says("switch spine2: the session is lost (the switch has lost its"))
-        eventually(lambda: controller.log.read_text().count("spine2 is in service") == 2)
+        eventually(lambda: controller.says("switch spine1: the session is lost (the switch has lost its"))
+        eventually(lambda: controller.log.read_text().count("spine1 is in service") == 2)
         eventually(lambda: spine.filled >= before)
+
+
+def test_a_session_ends_if_the_switch_refuses_its_writes(topology, start_controller):
+    with running(topology, ForgetfulServer) as fabric:
+        controller = start_controller(fabric.description(read_back_ms=3_600_000))
+        eventually(lambda: controller.says("spine1 is in service"))
+        fabric.servers["spine1"].service.depose()
+        fabric.on_data_plane(lambda: fabric.switches["leaf1"].set_port_up(3, False))
+        eventually(lambda: controller.says("switch spine1: the session is lost (this controller is not its"))
+        eventually(lambda: controller.log.read_text().count("spine1 is in service") == 2)
