@@ -28,7 +28,7 @@ from controller.southbound.fleet import RunnerError
 from topo.graph import Topology
 
 HORIZON_NS = 60_000_000_000
-"""Simulated time: a minute (issue 19), or ten iterations of the slowest job."""
+"""Simulated time. Chosen: a minute, or ten iterations of the slowest job."""
 LEAST_ITERATIONS = 10
 # Chosen: processor time for one policy, and for all of a question.
 POLICY_CPU_S = 30.0
