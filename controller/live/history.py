@@ -227,6 +227,11 @@ def link_column(buckets: Sequence[Bucket], direction: int, *, marks: bool) -> Co
     )
 
 
+def known_figures(values: NDArray[Any], unknown: int) -> tuple[float | None, ...]:
+    """A column of LinkFigures; None: not measured."""
+    return tuple(None if value == unknown else value for value in values.tolist())
+
+
 def _known(value: np.integer[Any], unknown: int) -> float | None:
     return None if value == unknown else float(value)
 

@@ -14,6 +14,7 @@ from controller.live.event_log import EventLog
 from controller.live.history import History
 from controller.live.messages import IterationReport
 from controller.live.notices import IterationDone, JobArrived, JobLeft, Notice
+from controller.live.past_states import PastStates
 from topo.graph import Topology
 
 KEPT_ITERATIONS = 240
@@ -62,11 +63,12 @@ class _JobReports:
 
 
 class Recorder:
-    """What was measured on one fabric. `history` and `log` are read by the API."""
+    """What was measured on one fabric. `history`, `log` and `states` are read by the API."""
 
     def __init__(self, topology: Topology) -> None:
         self.history = History()
         self.log = EventLog()
+        self.states = PastStates()
         self.topology = topology
         names = [
             (_end(topology, switch, port, peer.node), _end(topology, peer.node, peer.port, switch))
@@ -74,6 +76,10 @@ class Recorder:
             for port, peer in ports.items()
         ]
         names += [(h.name, h.leaf) for h in topology.hosts]
+        ends = [(switch, port) for switch, ports in topology.ports.items() for port in ports]
+        ends += [(host.name, 0) for host in topology.hosts]
+        self.number_of_end = {end: number for number, end in enumerate(ends)}
+        """The numbers of the directions by their sending end; port 0 is a host's NIC."""
         self.directions = {f"{src}>{dst}": number for number, (src, dst) in enumerate(names)}
         """The numbers of the directions of cables by name, in the order of `LinkLoads`."""
         most = min(_MOST_SAMPLES, max(8, _SAMPLE_BYTES // (5 * max(1, len(names)))))

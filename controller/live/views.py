@@ -13,6 +13,7 @@ from controller.live.core import Core
 from controller.live.host_uplinks import HostUplinks
 from controller.live.link_loads import LinkLoads
 from controller.live.notices import Notice
+from controller.live.plan_reasons import PlanReasons
 from controller.model.flow_plans import pinned_flows
 from controller.model.job import Job
 from controller.model.plan import Plan
@@ -25,15 +26,23 @@ QUEUE_AGE_NS = 30_000_000_000
 
 class ViewBuilder:
     """Makes the views of one core, and keeps what only views need. `history_off` says why nothing is stored;
-    empty: it is. `emulated`: requests can cut the fabric's cables."""
+    empty: it is. `emulated`: requests can cut the fabric's cables. `reasons` know the iterations before a
+    plan."""
 
     def __init__(
-        self, core: Core, scenario: str, history_off: Callable[[], str] = str, *, emulated: bool = False
+        self,
+        core: Core,
+        scenario: str,
+        history_off: Callable[[], str] = str,
+        *,
+        emulated: bool = False,
+        reasons: PlanReasons | None = None,
     ) -> None:
         self._core = core
         self._scenario = scenario
         self._history_off = history_off
         self._emulated = emulated
+        self._reasons = reasons
         self._uplinks = HostUplinks()
         self._alarms = Alarms()
         self._pinned: tuple[Plan | None, frozenset[str]] = None, frozenset()
@@ -56,7 +65,8 @@ class ViewBuilder:
             )
             for name, client in fleet.clients.items()
         )
-        jobs = tuple(_job(core, job) for job in core.registry.jobs)
+        before_ms = {} if self._reasons is None else self._reasons.before_ms
+        jobs = tuple(_job(core, job, before_ms.get(job.name)) for job in core.registry.jobs)
         pinned = self._pinned_flows()
         # A target that is not probed has no failed probes.
         unverified = frozenset(core.paths.unverified) if core.settings.verify else frozenset()
@@ -113,7 +123,7 @@ class ViewBuilder:
         return LinkLoads(core.topology, core.counters.loads, core.links.down_ports, uplinks, queues)
 
 
-def _job(core: Core, job: Job) -> JobView:
+def _job(core: Core, job: Job, before_plan_ms: float | None) -> JobView:
     stats = core.reports.stats[job.name]
     declared = core.registry.declared(job.name)
     planned = core.plan.jobs.get(job.name) if core.plan is not None else None
@@ -142,4 +152,5 @@ def _job(core: Core, job: Job) -> JobView:
         shares_level_with=core.floors.shares_with(job.name),
         left_out=core.unplannable.reasons.get(job.name, ""),
         silence=core.reports.silence(core.now_ns, job),
+        before_plan_ms=before_plan_ms,
     )

@@ -53,7 +53,7 @@ class JobView:
     iterations in a row, since it or a neighbour last changed; `shares_level_with` are the jobs that are on
     its level at their own pace because of that. `left_out` says why no plan contains the job, whose flows go
     by ECMP; empty: plans contain it. `silence` says that its workers no longer report iterations; empty: they
-    do, or never have.
+    do, or never have. `before_plan_ms` is the mean of its last iterations before the present plan.
     """
 
     name: str
@@ -80,6 +80,7 @@ class JobView:
     shares_level_with: tuple[str, ...] = ()
     left_out: str = ""
     silence: str = ""
+    before_plan_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

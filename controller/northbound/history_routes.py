@@ -44,6 +44,50 @@ class MeasuredPastOut(schema.Out):
     next: str | None = Field(description="Cursor of the next page; null: this is the last.")
 
 
+class LinkColumnsOut(schema.Out):
+    """The directions of cables, in the order of the keyframe of the event stream; null: not measured."""
+
+    load: tuple[float | None, ...] = Field(description="Per cent.")
+    marks: tuple[float | None, ...] = Field(description="ECN-marked packets a second.")
+
+
+class PastJobOut(schema.Out):
+    """A job whose iterations ended in the moment."""
+
+    mean_ms: float
+
+
+class PastPlanInForceOut(schema.Out):
+    """The plan that was in force."""
+
+    version: int
+    policy: str
+    made_ns: int | None = Field(description="When it came into force; null: no longer known.")
+    reason: str = Field(description="What had changed since the plan before; empty: not known.")
+
+
+class PastAlarmOut(schema.Out):
+    """An alarm that was on."""
+
+    name: str
+    since_ns: int
+    text: str
+
+
+class MomentOut(schema.Out):
+    """The fabric at a time of the past: what was measured from `time_ns` on, for `step_ns`. `present`, `down`
+    and `alarms` are null if the state of that time is no longer known."""
+
+    time_ns: int
+    step_ns: int
+    links: LinkColumnsOut
+    jobs: dict[str, PastJobOut]
+    present: tuple[str, ...] | None = Field(description="The jobs on the fabric.")
+    plan: PastPlanInForceOut | None
+    down: tuple[str, ...] | None = Field(description="Cables and switches that did not work.")
+    alarms: tuple[PastAlarmOut, ...] | None
+
+
 class EventOut(schema.Out):
     """Something that happened."""
 
@@ -112,6 +156,9 @@ class HistoryOperations(Protocol):
     ) -> MeasuredPastOut:
         """A page of subjects; `subjects` None: all."""
 
+    async def moment(self, time_ns: int) -> MomentOut:
+        """The fabric at a time."""
+
     async def log(
         self,
         kinds: Sequence[EventKind] | None,
@@ -153,6 +200,15 @@ def history_routes(operations: HistoryOperations | None) -> APIRouter:
     ) -> MeasuredPastOut:
         span = PastSpan(from_ns, to_ns)
         return await leading(operations).history(kind, subject, span, points, cursor, most)
+
+    @router.get(
+        "/history/moment",
+        summary="The fabric at a time of the past",
+        responses=problems(_404="Nothing was measured then.", _503="This controller does not lead."),
+        tags=["history"],
+    )
+    async def get_moment(time_ns: Annotated[int, _TIME]) -> MomentOut:
+        return await leading(operations).moment(time_ns)
 
     @router.get("/event-log", summary="What happened, the newest first", responses=_ERRORS, tags=["history"])
     async def get_log(

@@ -34,6 +34,11 @@ class PastPlanOut(schema.Out):
     time_ns: int = Field(description="When it came into force, Unix time in ns.")
     policy: str
     in_force: bool
+    reason: str = Field(
+        description="What had changed since the plan before; empty: nothing, or it is not known, as of plans "
+        "before the start of the controller.",
+        examples=["down: leaf1-spine2"],
+    )
 
 
 class HistoryOut(schema.Out):

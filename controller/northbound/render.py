@@ -65,7 +65,7 @@ def job_detail(
 ) -> schema.JobDetailOut:
     """A job and its flows."""
     flows = rendered(plan, flows_of_job(plan.flows, value.name), fallback_flows) if plan else ()
-    return schema.JobDetailOut(**dict(job(value, plan)), flows=flows)
+    return schema.JobDetailOut(**dict(job(value, plan)), flows=flows, before_plan_ms=value.before_plan_ms)
 
 
 def jobs(view: View) -> schema.JobsOut:

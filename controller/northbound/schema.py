@@ -136,6 +136,9 @@ class JobDetailOut(JobOut):
     """A live training job and its flows."""
 
     flows: tuple[FlowOut, ...]
+    before_plan_ms: float | None = Field(
+        description="Mean of its last 20 iterations before the present plan; null: there were none."
+    )
 
 
 class JobsOut(Out):

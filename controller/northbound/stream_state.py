@@ -54,6 +54,8 @@ class StreamFabric:
             end: 2 * number + side for number, (a, b, _) in enumerate(ends) for side, end in enumerate((a, b))
         }
         self.directions = 2 * len(ends)
+        self.ends = tuple(self._direction)
+        """The sending end of each direction: node and port, 0 for a host's NIC."""
         self._cable = [topology.cable_at[b if b[0] in topology.switch else a] for a, b, _ in ends]
         self.columns: dict[str, Any] = {
             "name": topology.name,

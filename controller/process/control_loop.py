@@ -93,7 +93,7 @@ class ControlLoop:
         self._precomputation = Precomputation(workers, with_writes=isinstance(clock, HostClock))
         self._read_backs = PeriodicTimer(options.read_back_ns)
         self._publisher = ViewPublisher(core, clock, publish, options, state)
-        self.recorder = self._publisher.recorder
+        self.recorder, self.reasons = self._publisher.recorder, self._publisher.reasons
         self.board = self._publisher.board
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.progress = Progress()

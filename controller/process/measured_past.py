@@ -7,10 +7,21 @@ import asyncio
 from collections.abc import Sequence
 from itertools import islice
 
+import numpy as np
+
 from controller.live.blame import Blamed, Measured, blamed
 from controller.live.core import Core
 from controller.live.event_log import LogEntry
-from controller.live.history import Bucket, Column, job_column, link_column
+from controller.live.history import (
+    NO_LOAD,
+    NO_MARKS,
+    Bucket,
+    Column,
+    job_column,
+    known_figures,
+    link_column,
+)
+from controller.live.plan_reasons import PlanReasons
 from controller.live.recorder import Recorder
 from controller.northbound.history_routes import (
     BlamedOut,
@@ -19,12 +30,18 @@ from controller.northbound.history_routes import (
     EventOut,
     EventsOut,
     HistoryKind,
+    LinkColumnsOut,
     MeasuredPastOut,
+    MomentOut,
+    PastAlarmOut,
+    PastJobOut,
+    PastPlanInForceOut,
     PastSpan,
     SeriesOut,
 )
 from controller.northbound.paging import cursor_after, page, parsed_number
 from controller.northbound.problems import OperationError
+from controller.northbound.stream_state import StreamFabric
 
 _DAY_NS = 86_400_000_000_000
 _NS_PER_MS = 1e6
@@ -33,9 +50,14 @@ _NS_PER_MS = 1e6
 class RunningHistory:
     """The `HistoryOperations` of a running controller. Use it on the controller's event loop."""
 
-    def __init__(self, core: Core, recorder: Recorder) -> None:
+    def __init__(self, core: Core, recorder: Recorder, reasons: PlanReasons) -> None:
         self._core = core
         self._recorder = recorder
+        self._reasons = reasons
+        # For each direction of the event stream, its number in the history.
+        self._order = np.array(
+            [recorder.number_of_end[end] for end in StreamFabric(core.topology).ends], dtype=np.intp
+        )
 
     async def history(
         self,
@@ -62,6 +84,44 @@ class RunningHistory:
         names, after = page(sorted(known if subjects is None else set(subjects)), cursor, most)
         directions = [recorder.directions[name] for name in names] if kind != "iterations" else []
         return await asyncio.to_thread(_shown, kind, names, directions, step_ns, buckets, points, after)
+
+    async def moment(self, time_ns: int) -> MomentOut:
+        """The fabric at a time. Raises OperationError."""
+        recorder = self._recorder
+        recorder.history.advance(self._core.now_ns)
+        step_ns, buckets = recorder.history.buckets(time_ns, time_ns + 1)
+        bucket = next((b for b in buckets if b.start_ns <= time_ns < b.start_ns + step_ns), None)
+        if bucket is None:
+            raise OperationError(404, "nothing was measured at that time; legal: times of /history")
+        load: tuple[float | None, ...] = (None,) * len(self._order)
+        marks = load
+        if bucket.links is not None:
+            load = known_figures(bucket.links.mean[self._order], NO_LOAD)
+            marks = known_figures(bucket.links.marks[self._order], NO_MARKS)
+        state = recorder.states.at(time_ns)
+        plan = None
+        if state is not None and state.version is not None:
+            made_ns, reason = self._reasons.of(state.version)
+            plan = PastPlanInForceOut(
+                version=state.version, policy=state.policy, made_ns=made_ns, reason=reason
+            )
+        return MomentOut(
+            time_ns=bucket.start_ns,
+            step_ns=step_ns,
+            links=LinkColumnsOut(load=load, marks=marks),
+            jobs={job: PastJobOut(mean_ms=mean) for job, (_, mean, _, _) in bucket.iterations.items()},
+            present=None if state is None else state.jobs,
+            plan=plan,
+            down=None if state is None else state.down,
+            alarms=None
+            if state is None
+            else tuple(
+                PastAlarmOut(
+                    name=f"{a.kind}/{a.subject}" if a.subject else a.kind, since_ns=a.since_ns, text=a.text
+                )
+                for a in state.alarms
+            ),
+        )
 
     async def log(
         self,

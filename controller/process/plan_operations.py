@@ -14,6 +14,7 @@ from controller.live.assignments import Assignments
 from controller.live.core import Core
 from controller.live.job_registry import JobRegistry, JoinError
 from controller.live.messages import Effect, SendAssignment, SendSchedule
+from controller.live.plan_reasons import PlanReasons
 from controller.model.job import Job
 from controller.model.plan import Plan
 from controller.northbound.plan_routes import PastPlanOut
@@ -40,12 +41,18 @@ class RunningPlans:
     """The `PlanOperations` of a running controller. Use it on the controller's event loop."""
 
     def __init__(
-        self, core: Core, planning: Planning, worker: WorkerProcess, store: StateStore | None
+        self,
+        core: Core,
+        planning: Planning,
+        worker: WorkerProcess,
+        store: StateStore | None,
+        reasons: PlanReasons,
     ) -> None:
         self._core = core
         self._planning = planning
         self._worker = worker
         self._store = store
+        self._reasons = reasons
 
     async def history(self, most: int) -> tuple[PastPlanOut, ...]:
         """The last plans, the newest first. Raises OperationError."""
@@ -56,7 +63,13 @@ class RunningPlans:
         now = self._core.plan
         in_force = now.version if now is not None else 0
         return tuple(
-            PastPlanOut(version=p.version, time_ns=p.time_ns, policy=p.policy, in_force=p.version == in_force)
+            PastPlanOut(
+                version=p.version,
+                time_ns=p.time_ns,
+                policy=p.policy,
+                in_force=p.version == in_force,
+                reason=self._reasons.of(p.version)[1],
+            )
             for p in found
         )
 

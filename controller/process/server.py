@@ -297,14 +297,14 @@ class _Service:
             )
             command = partial(control_loop.put, "operator", "operator")
             operations = Operations(
-                RunningPlans(core, control_loop.planning, workers.plans, store),
+                RunningPlans(core, control_loop.planning, workers.plans, store, control_loop.reasons),
                 RunningPlacements(core, workers.another),
                 RunningDrains(core, command, workers.tables),
                 RunningPolicy(core, command, agents),
                 RunningJobs(core, command),
                 RunningCircles(core, workers.plans),
                 RunningTables(core, fleet, workers.tables),
-                RunningHistory(core, control_loop.recorder),
+                RunningHistory(core, control_loop.recorder, control_loop.reasons),
                 RunningCuts(core.topology, control_loop.cable_orders if embedded else None),
                 self._simulate and RunningWhatIf(core, control_loop.recorder, self._simulate, workers.aside),
             )

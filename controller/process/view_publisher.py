@@ -11,9 +11,11 @@ from functools import partial
 
 from controller.live.core import Core
 from controller.live.notices import CountersRead, Notice
+from controller.live.past_states import PastState
+from controller.live.plan_reasons import PlanReasons
 from controller.live.recorder import Recorder
 from controller.live.views import ViewBuilder
-from controller.model.view import View
+from controller.model.view import Alarm, View
 from controller.northbound.source import ViewBoard
 from controller.process.clock import EmbeddedClock, HostClock, PeriodicTimer
 from controller.process.durable_state import DurableState
@@ -108,8 +110,12 @@ class ViewPublisher:
         self._state = state
         if state is not None:
             self.recorder.history.restore(state.restored_history)
+        self.reasons = PlanReasons(core)
         embedded = isinstance(clock, EmbeddedClock)
-        self._builder = ViewBuilder(core, options.scenario, self._history_off, emulated=embedded)
+        self._builder = ViewBuilder(
+            core, options.scenario, self._history_off, emulated=embedded, reasons=self.reasons
+        )
+        self._alarms: tuple[Alarm, ...] = ()
         self._made_s = 0.0
         self._due: asyncio.TimerHandle | None = None
         self._fleet: SwitchFleet | None = None
@@ -169,11 +175,28 @@ class ViewPublisher:
         if self._due is not None:
             self._due.cancel()
             self._due = None
+        self.reasons.look()
+        self._record()
         if self._fleet is not None:
             self.board.offer(partial(self._make, self._fleet))
+
+    def _record(self) -> None:
+        """Record the present state, for those who look back."""
+        core = self._core
+        plan, (links, switches) = core.plan, core.condition.failed
+        state = PastState(
+            core.now_ns,
+            None if plan is None else plan.version,
+            "" if plan is None else plan.policy.name,
+            tuple(job.name for job in core.registry.jobs),
+            (*sorted(switches), *sorted("-".join(cable) for cable in links)),
+            self._alarms,
+        )
+        self.recorder.states.add(state)
 
     def _make(self, fleet: SwitchFleet) -> View:
         began_s = time.perf_counter()
         view = self._builder.view(fleet)
         self._made_s = time.perf_counter() - began_s
+        self._alarms = view.alarms
         return view

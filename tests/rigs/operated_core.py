@@ -10,6 +10,7 @@ from fake_source import TOPOLOGY
 
 from controller.agents.translate import WelcomeTerms
 from controller.live.core import Core
+from controller.live.plan_reasons import PlanReasons
 from controller.live.recorder import Recorder
 from controller.live.settings import CoreSettings
 from controller.model.traffic import TRAFFIC_CLASSES
@@ -83,7 +84,7 @@ def operated_core() -> tuple[Core, Operations]:
         jobs=RunningJobs(core, core.handle),
         circles=RunningCircles(core, Here()),
         tables=RunningTables(core, SilentSwitches(), Here()),
-        history=RunningHistory(core, Recorder(TOPOLOGY)),
+        history=RunningHistory(core, Recorder(TOPOLOGY), PlanReasons(core)),
         cuts=RunningCuts(TOPOLOGY, Obeyed()),
         what_if=RunningWhatIf(core, Recorder(TOPOLOGY), alone, Here),
     )

@@ -270,6 +270,7 @@ def test_openapi_describes_every_endpoint_and_its_errors(api: httpx.Client) -> N
             "event-log",
             "audit",
             "fabric/cuts",
+            "history/moment",
             "what-if",
             "fabric/links/{name}/cut",
             "jobs/{name}/blame",
