@@ -77,8 +77,9 @@ const NO_FLOWS: JobDetail["flows"] = [];
 
 function FabricView({ live, jobs, detail }: { live: Live; jobs: string[]; detail: Fetched<JobDetail> }) {
   const pick = state.address.pick;
+  const [moved, setMoved] = useState(NO_FLOWS);
   const all = detail.value?.flows ?? NO_FLOWS;
-  const flows = pick?.kind === "flow" ? all.filter((flow) => flow.flow === pick.id) : pick?.kind === "job" ? all : NO_FLOWS;
+  const flows = pick?.kind === "flow" ? all.filter((flow) => flow.flow === pick.id) : pick?.kind === "job" ? all : pick?.kind === "link" ? moved : NO_FLOWS;
   return (
     <div class="columns uneven">
       <div class="column">
@@ -89,7 +90,7 @@ function FabricView({ live, jobs, detail }: { live: Live; jobs: string[]; detail
         <Panel id="jobs" title="Jobs" measuredNs={live.timeNs}><JobsTable live={live} jobs={jobs} brief /></Panel>
       </div>
       <div class="column">
-        <Panel id="details" title="Details" measuredNs={live.timeNs}><Details live={live} jobs={jobs} detail={detail} /></Panel>
+        <Panel id="details" title="Details" measuredNs={live.timeNs}><Details live={live} jobs={jobs} detail={detail} moved={setMoved} /></Panel>
         <Panel id="time-shifts" title="Time-shifts" measuredNs={live.timeNs}><TimeShifts live={live} jobs={jobs} /></Panel>
       </div>
     </div>

@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page against a live embedded fabric: register a job, turn a circle, drain, undo, choose a policy."""
+"""Every view of the page against a live embedded fabric, as an operator uses them: by mouse and by keyboard.
+
+Register a job, see its path, turn a circle, cut a link and watch the flows move, drain, undo, choose a policy,
+go back in time. Pictures of the views are kept in `out/page`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from page_rig import ARGS, CHROMIUM, Watched
+from page_rig import ARGS, CHROMIUM, Watched, axe_findings
 
 from polyrhythm.run.live import Live
 
@@ -23,6 +28,7 @@ pytestmark = [
 SCENARIO = Path(__file__).parents[2] / "polyrhythm" / "scenarios" / "cluster.yaml"
 # Plans and probes of a slow machine take their time.
 PATIENCE_MS = 60_000
+PICTURES = Path(__file__).parents[2] / "out" / "page"
 
 
 @pytest.fixture
@@ -63,11 +69,19 @@ def test_an_operator_works_with_the_page(address: str) -> None:
         watched = Watched(context.new_page(), address)
         page = watched.page
         see_jobs_and_circles(page)
+        keep(page, "fabric")
         turn_a_circle(page, address)
-        declare_a_job(page, address)
+        drag_a_circle(page)
+        path = declare_a_job(page, address)
+        cut_and_mend(page, address, path)
+        see_a_job(page, address)
+        keep(page, "jobs")
         drain_and_undrain(page, address)
         change_the_policy_twice(page, address, context)
+        keep(page, "operations")
         look_back(page, address)
+        keep(page, "timeline")
+        go_by_keyboard(page, address)
         # The browser notes the conflict that this test makes.
         assert [words for words in watched.errors if "412 (Precondition Failed)" not in words] == []
         assert watched.foreign == []
@@ -80,7 +94,15 @@ def see_jobs_and_circles(page: object) -> None:
     expect(page.locator("canvas")).to_have_attribute("aria-label", re.compile("Highest Load"))
 
 
-def declare_a_job(page: object, address: str) -> None:
+def keep(page: object, name: str) -> None:
+    """Keep a picture of a view, which must have no serious finding of axe-core."""
+    assert axe_findings(page) == [], name
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=str(PICTURES / f"{name}.png"))
+
+
+def declare_a_job(page: object, address: str) -> list[str]:
+    """Declare one; returns the path of its first flow."""
     page.goto(f"{address}#/operations")
     form = page.locator("#declare")
     form.get_by_label("Name").fill("late")
@@ -93,7 +115,9 @@ def declare_a_job(page: object, address: str) -> None:
     form.get_by_role("button", name="Declare").click()
     expect(form.locator(".done")).to_contain_text("late is declared")
     page.goto(f"{address}#/fabric?pick=job:late")
-    expect(page.locator("#details")).to_contain_text("h1 → leaf1 →")
+    flow = page.locator("#details .flows button").first
+    expect(flow).to_contain_text("h1 → leaf1 →")
+    return flow.inner_text().split(" → ")
 
 
 def turn_a_circle(page: object, address: str) -> None:
@@ -107,6 +131,89 @@ def turn_a_circle(page: object, address: str) -> None:
     expect(ring).not_to_have_attribute("aria-valuenow", before)
     expect(page.locator("#circle .score")).to_have_text(re.compile(r"^-?\d"))
     expect(page.get_by_role("table", name="Predicted iterations")).to_be_visible()
+
+
+def drag_a_circle(page: object) -> None:
+    """By mouse, a quarter of a turn. A link whose address holds the shifts shows them to everybody."""
+    page.locator("#circle").get_by_role("button", name="Back to the plan's shifts").click()
+    ring = page.get_by_role("slider").first
+    before, period = (float(ring.get_attribute(name)) for name in ("aria-valuenow", "aria-valuemax"))
+    turn = float(
+        re.search(r"on a circle of ([\d.]+) ms", page.locator("#circle svg").get_attribute("aria-label"))[1]
+    )
+    box = page.locator("#circle svg").bounding_box()
+    middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    # The outermost ring is the first job's: the drawing is 330 units wide.
+    radius = 110 / 330 * box["width"]
+    for part, act in ((0.0, page.mouse.down), (0.08, None), (0.16, None), (0.25, page.mouse.up)):
+        x, y = (
+            middle[0] + radius * math.sin(2 * math.pi * part),
+            middle[1] - radius * math.cos(2 * math.pi * part),
+        )
+        page.mouse.move(x, y)
+        if act is not None:
+            act()
+    moved = (float(ring.get_attribute("aria-valuenow")) - before) % period
+    assert abs((moved - turn / 4 + period / 2) % period - period / 2) < 0.02 * turn
+    expect(page.locator("#circle .score")).to_have_text(re.compile(r"^-?\d"))
+    table = page.get_by_role("table", name="Predicted iterations")
+    expect(table.locator("tbody tr").first).to_contain_text("×")
+    expect(page).to_have_url(re.compile("shifts="))
+    shown = ring.get_attribute("aria-valuenow")
+    keep(page, "circles")
+    page.reload()
+    expect(page.get_by_role("slider").first).to_have_attribute("aria-valuenow", shown)
+    page.locator("#circle").get_by_role("button", name="Back to the plan's shifts").click()
+    expect(page.get_by_role("slider").first).not_to_have_attribute("aria-valuenow", shown)
+
+
+def cut_and_mend(page: object, address: str, path: list[str]) -> None:
+    """Click the link on the map that a job uses, cut it, see where the job's flow goes, and mend it."""
+    page.goto(f"{address}#/fabric")
+    leaf, spine = path[1], path[2]
+    click_link(page, f"{leaf} → {spine}")
+    details = page.locator("#details")
+    expect(details.locator("h3")).to_have_text(f"{leaf} → {spine}")
+    details.get_by_role("button", name=f"Cut {leaf}-{spine}").click()
+    # The question has the focus: Tab leads to the other answer.
+    expect(details.get_by_role("button", name="Yes, cut it")).to_be_focused()
+    details.get_by_role("button", name="Leave it").click()
+    expect(page.locator("#facts")).to_contain_text("all up")
+    details.get_by_role("button", name=f"Cut {leaf}-{spine}").click()
+    page.keyboard.press("Enter")
+    expect(page.locator("#facts")).to_contain_text("1 down")
+    row = details.locator("tr[data-row='late/h1>h9']")
+    expect(row).to_contain_text(f"{leaf} → {spine} → {path[3]}")
+    expect(row.locator("td").last).to_have_text(re.compile(rf"{leaf} → (?!{spine})\w+ → {path[3]}"))
+    keep(page, "cut")
+    page.wait_for_function(LATER, arg=[page.evaluate(FABRIC_TIME), 3.0])
+    details.get_by_role("button", name=f"Mend {leaf}-{spine}").click()
+    expect(page.locator("#facts")).to_contain_text("all up")
+
+
+FABRIC_TIME = "() => parseFloat(document.querySelector('#facts dd').textContent)"
+LATER = f"""([since, by]) => {{ const now = ({FABRIC_TIME})(); return now >= since + by || now < since; }}"""
+
+
+def click_link(page: object, name: str) -> None:
+    """Click the link with this tooltip, which is somewhere below the upper tier."""
+    box = page.locator("#fabric canvas").bounding_box()
+    tip = page.locator(".tooltip strong")
+    for part in (0.2, 0.3, 0.4):
+        for x in range(8, int(box["width"]), 8):
+            page.mouse.move(box["x"] + x, box["y"] + part * box["height"])
+            if tip.count() and tip.inner_text() == name:
+                page.mouse.down()
+                page.mouse.up()
+                return
+    raise AssertionError(f"no link {name} is under the pointer anywhere")
+
+
+def see_a_job(page: object, address: str) -> None:
+    page.goto(f"{address}#/jobs?pick=job:vgg19-a")
+    expect(page.locator("#iterations .u-wrap")).to_be_visible()
+    expect(page.locator("#explain .sentences li").first).to_be_visible()
+    expect(page.locator("#blame table, #blame p.muted").first).to_be_visible()
 
 
 def drain_and_undrain(page: object, address: str) -> None:
@@ -143,3 +250,20 @@ def look_back(page: object, address: str) -> None:
     expect(page.locator("#moment canvas")).to_be_visible()
     page.locator("#timeline").get_by_role("button", name="Now").click()
     expect(page.locator("#moment")).to_have_count(0)
+
+
+def go_by_keyboard(page: object, address: str) -> None:
+    """From the top of the page to every view, by Tab and Enter alone."""
+    page.goto(f"{address}#/fabric")
+    page.locator("body").focus()
+    seen = set()
+    for name in ("Jobs", "Circles", "Timeline", "What-if", "Operations"):
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.textContent") == name:
+                break
+        page.keyboard.press("Enter")
+        expect(page.locator("nav [aria-current]")).to_have_text(name)
+        assert axe_findings(page) == [], name
+        seen.add(page.evaluate("location.hash").split("?")[0])
+    assert len(seen) == 5

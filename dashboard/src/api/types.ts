@@ -174,11 +174,22 @@ export interface Readiness {
   controller: { role: string; leader: string; leader_web: string; election_id: string };
   not_ready: { part: string; name: string; why: string }[];
 }
+/** The links as columns of a keyframe, jobs and what was wrong at a past time; queues are not kept. */
+export interface MomentOfPast {
+  time_ns: number;
+  links: Omit<Columns, "queue_packets">;
+  jobs: Record<string, { mean_ms: number | null }>;
+  plan: { version: number; policy: string; reason: string } | null;
+  /** Names of cables and switches. */
+  down: string[];
+  alarms: { name: string; text: string }[];
+}
 export interface WhatIf {
   time_ns: number;
   horizon_ms: number;
+  took_ms?: number;
   results: {
-    policy: string; fault: string | null;
+    policy: string; fault: string | null; gpu_utilisation?: number | null;
     jobs: { job: string; mean_ms: number | null; alone_ms: number | null }[];
     worst: { job: string; ratio: number } | null;
   }[];

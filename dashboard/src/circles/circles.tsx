@@ -91,19 +91,29 @@ function LinkCircle({ live, jobs, direction }: { live: Live; jobs: string[]; dir
   const { cable, src } = live.fabric.direction(direction);
   const path = `fabric/links/${part(cable)}/circle?src=${part(src)}`;
   const { value, fault } = useAnswer<Circle>(path, live.tables.status.plan?.version, 2000);
-  const [shifts, setShifts] = useState<Record<string, number>>({});
+  const version = live.tables.status.plan?.version;
+  // The shifts that were asked for are in the address; those of a ring that is being turned are not there yet.
+  const [turned, setTurned] = useState<Shifts | null>(null);
+  const shifts = turned ?? shiftsOf(state.address.more["shifts"] ?? "");
   const [tried, setTried] = useState<Circle | null>(null);
   const [refused, setRefused] = useState<Refused | null>(null);
   const asked = JSON.stringify(shifts);
   useEffect(() => {
     if (asked === "{}") {
       setTried(null);
+      setRefused(null);
       return undefined;
     }
     let open = true;
     const timer = setTimeout(() => {
       call<Circle>("POST", path, { shifts_ms: shifts }).then(
-        (answer) => open && (setTried(answer.value), setRefused(null)),
+        ({ value: answer }) => {
+          if (!open) return;
+          setTried(answer);
+          setRefused(null);
+          set({ shifts: asked }, true);
+          setTurned(null);
+        },
         (error: unknown) => open && setRefused(error instanceof Refused ? error : new Refused(0, String(error))),
       );
     }, ASK_MS);
@@ -111,7 +121,7 @@ function LinkCircle({ live, jobs, direction }: { live: Live; jobs: string[]; dir
       open = false;
       clearTimeout(timer);
     };
-  }, [asked, path]);
+  }, [asked, path, version]);
   if (fault && !value) return <Fault fault={fault} what="The circle of this link" />;
   if (!value) return <p class="muted">…</p>;
   if (value.jobs.length === 0) return <p class="muted">No job with a known profile sends over this link.</p>;
@@ -120,17 +130,23 @@ function LinkCircle({ live, jobs, direction }: { live: Live; jobs: string[]; dir
     phases: one.phases.map((p) => [p.start_ms, p.end_ms]),
   }));
   const before = new Map((tried?.before ?? []).map((one) => [one.job, one.expected_ms]));
+  const change = (one: { job: string; expected_ms: number | null }) => {
+    const now = before.get(one.job) ?? null;
+    return one.expected_ms === null || !now ? null : one.expected_ms / now;
+  };
+  const [worst] = [...(tried?.after ?? [])].sort((a, b) => (change(b) ?? 0) - (change(a) ?? 0)).filter((one) => (change(one) ?? 0) > 1);
   return (
     <>
-      <Rings rhythms={rhythms} jobs={jobs} turn={(job, shift) => setShifts((old) => ({ ...old, [job]: shift }))} />
+      <Rings rhythms={rhythms} jobs={jobs} turn={(job, shift) => setTurned({ ...shifts, [job]: shift })} />
       <p class="muted">
-        {rhythms.some((r) => r.slotted) ? "Drag a ring, or turn it with the arrow keys: the controller computes what these shifts would bring. Nothing is changed."
+        {rhythms.some((r) => r.slotted) ? "Drag a ring, or turn it with the arrow keys: a dry run computes what these shifts would bring. Nothing is changed."
           : "No job on this link is held to slots by the present plan, so there is no shift to turn."}
       </p>
       <Facts rows={[
         ["score now", value.score === null ? "–" : value.score.toFixed(2)],
         ["score with these shifts", <output class="score">{tried?.score == null ? "–" : tried.score.toFixed(2)}</output>],
         ["link", format.rate(value.capacity_bps)],
+        ...(worst ? [["most slowed by these shifts", `${worst.job}, ${format.ratio(worst.expected_ms, before.get(worst.job))} of its iteration now`] as [string, string]] : []),
       ]} />
       {refused && <Fault fault={refused} what="The dry run" />}
       <DataTable
@@ -148,10 +164,23 @@ function LinkCircle({ live, jobs, direction }: { live: Live; jobs: string[]; dir
             { title: "Job", value: (one) => one.job, show: (one) => <JobName name={one.job} jobs={jobs} /> },
             { title: "Now", number: true, value: (one) => before.get(one.job) ?? null, show: (one) => format.ms(before.get(one.job)) },
             { title: "With these shifts", number: true, value: (one) => one.expected_ms, show: (one) => format.ms(one.expected_ms) },
+            { title: "Of now", number: true, value: change, show: (one) => format.ratio(one.expected_ms, before.get(one.job)) },
           ]}
         />
       )}
-      {asked !== "{}" && <button type="button" onClick={() => setShifts({})}>Back to the plan's shifts</button>}
+      {asked !== "{}" && <button type="button" onClick={() => { setTurned(null); set({ shifts: "" }); }}>Back to the plan's shifts</button>}
     </>
   );
+}
+
+type Shifts = Record<string, number>;
+
+/** The shifts (ms) in the address by job; none where it is not legal. */
+function shiftsOf(text: string): Shifts {
+  try {
+    const value: unknown = JSON.parse(text || "{}");
+    return Object.fromEntries(Object.entries(value as Shifts).filter(([, shift]) => typeof shift === "number" && Number.isFinite(shift)));
+  } catch {
+    return {};
+  }
 }

@@ -37,7 +37,7 @@ export function Rings({ rhythms, jobs, picked, turn }: Props) {
         turn(held.job, wrap(held.shift + (at(e) - held.from) * (common ?? rhythm.period), rhythm.period));
       }}
       onPointerUp={() => { drag.current = null; }}
-      onPointerLeave={() => { drag.current = null; }}
+      onPointerCancel={() => { drag.current = null; }}
     >
       {[0, 0.25, 0.5, 0.75].map((part) => {
         const [x1, y1] = onCircle(OUTER + 4, part);
@@ -58,6 +58,8 @@ export function Rings({ rhythms, jobs, picked, turn }: Props) {
               "aria-valuemin": 0, "aria-valuemax": rhythm.period, "aria-valuenow": rhythm.shift, "aria-valuetext": `${format.shortMs(rhythm.shift)} ms`,
               onPointerDown: (e: PointerEvent) => {
                 drag.current = { job: rhythm.job, from: at(e), shift: rhythm.shift };
+                // The ring turns on when the pointer leaves the drawing.
+                svg.current!.setPointerCapture(e.pointerId);
                 e.preventDefault();
               },
               onKeyDown: (e: KeyboardEvent) => {

@@ -12,24 +12,25 @@ import { JobName, PickButton } from "../ui/pick";
 import { useAnswer } from "../state/use_answer";
 import { part } from "../api/client";
 import { linkRows, linkTitle } from "./brief";
+import { CutLink } from "./cut";
 import { podsOf } from "./layout";
 
-interface Props { live: Live; jobs: string[]; detail: Fetched<JobDetail> }
+interface Props { live: Live; jobs: string[]; detail: Fetched<JobDetail>; moved: (flows: Flow[]) => void }
 
-export function Details({ live, jobs, detail }: Props) {
+export function Details({ live, jobs, detail, moved }: Props) {
   const pick = state.address.pick;
   if (!pick) return <p class="muted">Choose a job, a link, a switch or a host to see its details and the reasons of the plan.</p>;
   let body: ComponentChildren = null;
   if (pick.kind === "job") body = <Job name={pick.id} live={live} jobs={jobs} detail={detail} />;
   else if (pick.kind === "flow") body = <OneFlow name={pick.id} jobs={jobs} detail={detail} />;
-  else if (pick.kind === "link") body = <Link id={pick.id} live={live} jobs={jobs} />;
+  else if (pick.kind === "link") body = <Link key={pick.id} id={pick.id} live={live} jobs={jobs} moved={moved} />;
   else if (pick.kind === "switch") body = <Switch name={pick.id} live={live} />;
   else if (pick.kind === "host") body = <Host name={pick.id} live={live} jobs={jobs} />;
   else body = <Group id={pick.id} live={live} />;
   return <>{body}<p><button type="button" onClick={() => choose(null)}>Close</button></p></>;
 }
 
-function Job({ name, live, jobs, detail }: Props & { name: string }) {
+function Job({ name, live, jobs, detail }: Omit<Props, "moved"> & { name: string }) {
   const row = live.tables.jobs[name];
   if (!row) return <p>There is no job {name} now.</p>;
   const { value, fault } = detail;
@@ -86,7 +87,7 @@ function OneFlow({ name, jobs, detail }: { name: string; jobs: string[]; detail:
   );
 }
 
-function Link({ id, live, jobs }: { id: string; live: Live; jobs: string[] }) {
+function Link({ id, live, jobs, moved }: { id: string; live: Live; jobs: string[]; moved: (flows: Flow[]) => void }) {
   const direction = live.fabric.byId.get(id);
   const one = direction === undefined ? null : live.fabric.direction(direction);
   const flows = useAnswer<{ flows: Flow[] }>(one ? `flows?through=${part(`${one.src}-${one.dst}`)}&most=200` : null, live.tables.status.plan?.version);
@@ -98,7 +99,8 @@ function Link({ id, live, jobs }: { id: string; live: Live; jobs: string[] }) {
       <h3>{linkTitle(live, direction)}</h3>
       <Facts rows={[...linkRows(live, direction), ["ports", `${one.srcPort} → ${one.dstPort}`]]} />
       {shared && <p class="why">Shared by {shared.jobs.map((name, i) => <span key={name}>{i > 0 && ", "}<JobName name={name} jobs={jobs} /></span>)}; compatibility score {shared.score.toFixed(2)}.</p>}
-      <p><a href={hrefOf({ kind: "link", id }, "circles")}>Circle of this link</a> · <a href={hrefOf({ kind: "link", id }, "operations")}>Drain or cut</a></p>
+      <p><a href={hrefOf({ kind: "link", id }, "circles")}>Circle of this link</a> · <a href={hrefOf({ kind: "link", id }, "operations")}>Drain</a></p>
+      <CutLink live={live} cable={one.cable} moved={moved} />
       {flows.fault && <Fault fault={flows.fault} what="Its flows" />}
       {flows.value && <><h4>{through.length === 0 ? "No planned flow uses this link" : "Planned flows on this link"}</h4><Flows flows={through} /></>}
     </>

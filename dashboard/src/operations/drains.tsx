@@ -5,6 +5,7 @@ import { useState } from "preact/hooks";
 import { part } from "../api/client";
 import type { Live } from "../api/live";
 import type { Drain } from "../api/types";
+import { CutLink } from "../fabric/cut";
 import { state } from "../state/store";
 import { useAnswer } from "../state/use_answer";
 import { Fault } from "../ui/panel";
@@ -31,7 +32,6 @@ export function Drains({ live }: { live: Live }) {
   const cable = live.fabric.cables.has(name) ? name : direction === undefined ? undefined : live.fabric.direction(direction).cable;
   const target = isSwitch ? `fabric/switches/${part(name)}` : `fabric/links/${part(cable ?? name)}`;
   const drained = value?.drains.some((one) => one.name === (isSwitch ? name : cable ?? name)) ?? false;
-  const down = cable !== undefined && live.tables.cables[cable]?.up === false;
   return (
     <>
       <form class="tools" onSubmit={(e) => e.preventDefault()}>
@@ -39,14 +39,9 @@ export function Drains({ live }: { live: Live }) {
         <label class="check"><input type="checkbox" checked={cutOff} onChange={(e) => setCutOff(e.currentTarget.checked)} /> also if flows have no other path</label>
         <button type="button" disabled={!name || outcome.busy || drained} onClick={() => send(`${name} is being drained`, "PUT", `${target}/drain`, { cut_off: cutOff }, etag)}>Drain</button>
         <button type="button" disabled={!name || outcome.busy || !drained} onClick={() => send(`${name} is in use again`, "DELETE", `${target}/drain`, undefined, etag)}>Undrain</button>
-        {live.fabric.columns.emulated && (
-          <>
-            <button type="button" class="danger" disabled={cable === undefined || outcome.busy || down} onClick={() => send(`${cable} is cut`, "PUT", `${target}/cut`)}>Cut</button>
-            <button type="button" disabled={cable === undefined || outcome.busy || !down} onClick={() => send(`${cable} is mended`, "DELETE", `${target}/cut`)}>Mend</button>
-          </>
-        )}
       </form>
       <Said outcome={outcome} />
+      {cable !== undefined && <CutLink key={cable} live={live} cable={cable} />}
       {fault && <Fault fault={fault} what="Drains" />}
       {value && (
         <DataTable

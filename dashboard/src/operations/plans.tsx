@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plans of the past: what differs from the one in force, and the way back.
 
-import { useState } from "preact/hooks";
 import type { Live } from "../api/live";
 import type { PastPlan } from "../api/types";
+import { set, state } from "../state/store";
 import { useAnswer } from "../state/use_answer";
 import * as format from "../ui/format";
 import { Fault, Panel } from "../ui/panel";
@@ -14,7 +14,7 @@ interface Difference { jobs: { job: string }[]; flows: { flow: string }[]; next:
 
 export function Plans({ live }: { live: Live }) {
   const { value, fault, at, again } = useAnswer<{ plans: PastPlan[] }>("plans?most=50", live.tables.status.plan?.version, 10_000);
-  const [compared, setCompared] = useState<number | null>(null);
+  const compared = Number(state.address.more["compare"] ?? "") || null;
   const difference = useAnswer<Difference>(compared === null ? null : `plans/${compared}/diff?most=50`, live.tables.status.plan?.version);
   const [outcome, send] = useChange(again);
   return (
@@ -33,7 +33,7 @@ export function Plans({ live }: { live: Live }) {
               title: "Change", value: () => "",
               show: (one) => (one.in_force ? <strong>in force</strong> : (
                 <>
-                  <button type="button" onClick={() => setCompared(one.version)}>Compare {one.version}</button>{" "}
+                  <button type="button" onClick={() => set({ compare: String(one.version) })}>Compare {one.version}</button>{" "}
                   <button type="button" disabled={outcome.busy} onClick={() => send(`plan ${one.version} is in force again, under a new number`, "POST", `plans/${one.version}/rollback`)}>Roll back to {one.version}</button>
                 </>
               )),

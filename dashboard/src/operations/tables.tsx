@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tables of a switch: what it should hold, what it holds, and the difference.
 
-import { useState } from "preact/hooks";
 import { part } from "../api/client";
 import type { Live } from "../api/live";
 import type { TableEntry, TableSummary } from "../api/types";
+import { set, state } from "../state/store";
 import { useAnswer } from "../state/use_answer";
 import * as format from "../ui/format";
 import { Fault, Panel } from "../ui/panel";
 import { DataTable } from "../ui/table";
 
-type Which = "desired" | "actual" | "difference";
+const WHICH = ["desired", "actual", "difference"] as const;
 
 export function SwitchTables({ name, live }: { name: string; live: Live }) {
   const base = `fabric/switches/${part(name)}/tables`;
   const tables = useAnswer<{ tables: TableSummary[]; read_ns: number | null }>(base, live.tables.switches[name]?.entries, 5000);
-  const [table, setTable] = useState<string | null>(null);
-  const [which, setWhich] = useState<Which>("desired");
+  const table = state.address.more["table"] || null;
+  const which = WHICH.find((one) => one === state.address.more["which"]) ?? "desired";
   const entries = useAnswer<{ entries: TableEntry[]; next: string | null; read_ns: number | null }>(table === null ? null : `${base}/${part(table)}?state=${which}&most=500`, live.tables.switches[name]?.entries);
   return (
     <Panel id="tables" title={`Tables of ${name}`} measuredNs={tables.value?.read_ns} readAt={tables.at}>
@@ -25,7 +25,7 @@ export function SwitchTables({ name, live }: { name: string; live: Live }) {
         <DataTable
           caption="Entries by table" rows={tables.value.tables} keyOf={(one) => one.name} pageSize={12} picked={(one) => one.name === table}
           columns={[
-            { title: "Table", value: (one) => one.name, show: (one) => <button type="button" class="link" aria-pressed={one.name === table} onClick={() => setTable(one.name)}>{one.name}</button> },
+            { title: "Table", value: (one) => one.name, show: (one) => <button type="button" class="link" aria-pressed={one.name === table} onClick={() => set({ table: one.name })}>{one.name}</button> },
             { title: "Wanted", number: true, value: (one) => one.desired },
             { title: "Read back", number: true, value: (one) => one.actual, show: (one) => (one.actual === null ? "not read yet" : format.count(one.actual)) },
           ]}
@@ -34,8 +34,8 @@ export function SwitchTables({ name, live }: { name: string; live: Live }) {
       {table !== null && (
         <>
           <div class="tools" role="radiogroup" aria-label="Which entries">
-            {(["desired", "actual", "difference"] as const).map((one) => (
-              <label key={one} class="check"><input type="radio" name="which" checked={which === one} onChange={() => setWhich(one)} /> {{ desired: "wanted", actual: "read back", difference: "differences" }[one]}</label>
+            {WHICH.map((one) => (
+              <label key={one} class="check"><input type="radio" name="which" checked={which === one} onChange={() => set({ which: one })} /> {{ desired: "wanted", actual: "read back", difference: "differences" }[one]}</label>
             ))}
           </div>
           {entries.fault && <Fault fault={entries.fault} what={`Entries of ${table}`} />}

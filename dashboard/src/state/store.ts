@@ -38,10 +38,10 @@ export function drawBy(how: () => void): void {
   });
 }
 
-function go(address: Address): void {
+function go(address: Address, replace = false): void {
   state.address = address;
   const hash = format(address);
-  if (hash !== location.hash) history.pushState(null, "", hash);
+  if (hash !== location.hash) history[replace ? "replaceState" : "pushState"](null, "", hash);
   changed();
 }
 
@@ -57,9 +57,12 @@ export function choose(pick: Pick | null): void {
   go({ ...state.address, pick: same ? null : pick });
 }
 
-/** Change a setting of a view, such as the overlay; an empty value is the usual one. */
-export function set(more: Record<string, string>): void {
-  go({ ...state.address, more: { ...state.address.more, ...more } });
+/**
+ * Change a setting of a view, such as the overlay; an empty value is the usual one. `replace`: the browser's way
+ * back skips the setting before.
+ */
+export function set(more: Record<string, string>, replace = false): void {
+  go({ ...state.address, more: { ...state.address.more, ...more } }, replace);
 }
 
 /** Where picking something leads, for links. */

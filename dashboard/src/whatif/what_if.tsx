@@ -6,19 +6,30 @@ import { call, Refused } from "../api/client";
 import type { Live } from "../api/live";
 import type { InstalledPolicy, WhatIf } from "../api/types";
 import { jobColour } from "../fabric/colours";
+import { set, state } from "../state/store";
 import { useAnswer } from "../state/use_answer";
 import * as format from "../ui/format";
 import { Fault, Panel } from "../ui/panel";
 import { JobName } from "../ui/pick";
 
+// Columns of jobs. Chosen: more do not fit; the worst-off jobs come first.
+const JOBS_SHOWN = 12;
+
+type Result = WhatIf["results"][number];
+
 export function WhatIfView({ live, jobs }: { live: Live; jobs: string[] }) {
   const all = useAnswer<{ policies: InstalledPolicy[] }>("policies");
-  const [without, setWithout] = useState<Set<string>>(new Set());
   const [answer, setAnswer] = useState<WhatIf | null>(null);
   const [fault, setFault] = useState<Refused | null>(null);
   const [busy, setBusy] = useState(false);
   const policies = (all.value?.policies ?? []).filter((one) => !one.simulator_only && !one.fault).map((one) => one.name);
+  // The address holds the policies that are left out, so that it can be sent to others.
+  const without = new Set((state.address.more["without"] ?? "").split(",").filter(Boolean));
   const asked = policies.filter((name) => !without.has(name));
+  const turn = (name: string) => {
+    if (!without.delete(name)) without.add(name);
+    set({ without: [...without].join(",") });
+  };
   const ask = async () => {
     setBusy(true);
     setFault(null);
@@ -35,15 +46,10 @@ export function WhatIfView({ live, jobs }: { live: Live; jobs: string[] }) {
       {all.fault && <Fault fault={all.fault} what="The policies" />}
       <fieldset class="tools">
         <legend>Policies</legend>
-        {policies.map((name) => (
-          <label class="check" key={name}><input type="checkbox" checked={!without.has(name)} onChange={() => setWithout((old) => {
-            const next = new Set(old);
-            if (!next.delete(name)) next.add(name);
-            return next;
-          })} /> {name}</label>
-        ))}
+        {policies.map((name) => <label class="check" key={name}><input type="checkbox" checked={!without.has(name)} onChange={() => turn(name)} /> {name}</label>)}
         <button type="button" disabled={busy || asked.length === 0} onClick={() => void ask()}>{busy ? "Simulating …" : "Simulate"}</button>
       </fieldset>
+      {busy && <p class="muted" role="status">The simulator works; this takes up to half a minute.</p>}
       {fault && <Fault fault={fault} what="What-if" />}
       {answer && <Results answer={answer} jobs={jobs} present={live.tables.status.plan?.policy ?? ""} />}
     </Panel>
@@ -51,35 +57,48 @@ export function WhatIfView({ live, jobs }: { live: Live; jobs: string[] }) {
 }
 
 function Results({ answer, jobs, present }: { answer: WhatIf; jobs: string[]; present: string }) {
-  const most = Math.max(1, ...answer.results.flatMap((one) => one.jobs.map((job) => slowdown(job) ?? 0)));
+  const slowdowns = new Map(answer.results.map((one) => [one.policy, new Map(one.jobs.map((job) => [job.job, slowdown(job)]))]));
+  const most = Math.max(1, ...[...slowdowns.values()].flatMap((one) => [...one.values()].map((value) => value ?? 0)));
+  const reference = slowdowns.get(present) ?? [...slowdowns.values()].find((one) => one.size > 0) ?? new Map<string, number | null>();
+  const names = [...reference.keys()].sort((a, b) => (reference.get(b) ?? 0) - (reference.get(a) ?? 0));
+  const shown = names.slice(0, JOBS_SHOWN);
   return (
     <>
-      <p>{format.shortMs(answer.horizon_ms)} ms of the fabric were simulated. Bars: mean iteration, as a multiple of the iteration alone; shorter is better.</p>
+      <p>{format.shortMs(answer.horizon_ms)} ms of the fabric were simulated{answer.took_ms === undefined ? "" : ` in ${format.shortMs(answer.took_ms / 1000)} s`}. Bars of jobs: mean iteration, as a multiple of the iteration alone; shorter is better.</p>
       <div class="scroll" tabIndex={0} role="region" aria-label="Iterations by policy">
         <table class="bars">
-          <caption>Iterations by policy</caption>
-          <thead><tr><th scope="col">Policy</th><th scope="col">Worst off</th>{answer.results[0]?.jobs.map((one) => <th scope="col" key={one.job}><JobName name={one.job} jobs={jobs} /></th>)}</tr></thead>
-          <tbody>
-            {answer.results.map((one) => (
-              <tr key={one.policy} class={one.policy === present ? "picked" : ""}>
-                <th scope="row">{one.policy}{one.policy === present && <small> in force</small>}</th>
-                <td>{one.fault ?? (one.worst ? <><strong>{one.worst.job}</strong> {one.worst.ratio.toFixed(2)}×</> : "–")}</td>
-                {one.jobs.map((job) => {
-                  const value = slowdown(job);
-                  return (
-                    <td key={job.job}>
-                      {value !== null && <span class="bar" style={{ "--job": jobColour(jobs.indexOf(job.job)) }} aria-hidden="true"><i style={{ width: `${(100 * value) / most}%` }} /></span>}
-                      <span>{format.ms(job.mean_ms)} ms{value === null ? "" : `, ${value.toFixed(2)}×`}</span>
-                    </td>
-                  );
-                })}
-              </tr>
-            ))}
-          </tbody>
+          <caption>Iterations by policy{names.length > shown.length ? `; the ${shown.length} worst off of ${names.length} jobs` : ""}</caption>
+          <thead><tr><th scope="col">Policy</th><th scope="col">Worst off</th><th scope="col">GPUs compute</th>{shown.map((name) => <th scope="col" key={name}><JobName name={name} jobs={jobs} /></th>)}</tr></thead>
+          <tbody>{answer.results.map((one) => <Row key={one.policy} one={one} shown={shown} jobs={jobs} most={most} present={present} />)}</tbody>
         </table>
       </div>
     </>
   );
+}
+
+function Row({ one, shown, jobs, most, present }: { one: Result; shown: string[]; jobs: string[]; most: number; present: string }) {
+  const found = new Map(one.jobs.map((job) => [job.job, job]));
+  return (
+    <tr data-row={one.policy} class={one.policy === present ? "picked" : ""}>
+      <th scope="row">{one.policy}{one.policy === present && <small> in force</small>}</th>
+      <td>{one.fault ?? (one.worst ? <><strong>{one.worst.job}</strong> {one.worst.ratio.toFixed(2)}×</> : "–")}</td>
+      <td>{one.gpu_utilisation == null ? "–" : <><Bar part={one.gpu_utilisation} colour="var(--accent)" />{format.percent(100 * one.gpu_utilisation)} of the time</>}</td>
+      {shown.map((name) => {
+        const job = found.get(name);
+        const value = job ? slowdown(job) : null;
+        return (
+          <td key={name}>
+            {value !== null && <Bar part={value / most} colour={jobColour(jobs.indexOf(name))} />}
+            <span>{job?.mean_ms == null ? "–" : `${format.ms(job.mean_ms)} ms`}{value === null ? "" : `, ${value.toFixed(2)}×`}</span>
+          </td>
+        );
+      })}
+    </tr>
+  );
+}
+
+function Bar({ part, colour }: { part: number; colour: string }) {
+  return <span class="bar" style={{ "--job": colour }} aria-hidden="true"><i style={{ width: `${100 * Math.min(1, part)}%` }} /></span>;
 }
 
 function slowdown(job: { mean_ms: number | null; alone_ms: number | null }): number | null {
