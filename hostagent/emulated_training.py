@@ -9,13 +9,12 @@ import logging
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from random import Random
 from typing import TextIO
 
 from hostagent.agent import Agent
 from hostagent.emulated_worker import EmulatedWorker
 from hostagent.host import JOIN_LEAD_NS
-from hostagent.job import IterationRecord, JobSpec
+from hostagent.job import IterationRecord, JobSpec, jittered_start
 from hostagent.loop import AgentLoop
 from hostagent.nic.driver import NicDriver
 from hostagent.nic.emulated import EmulatedNic
@@ -112,7 +111,7 @@ class EmulatedTraining:
             if host not in self._agents:
                 continue
             agent, nic = self._agents[host]
-            jitter = Random(f"{self._seed}/{spec.name}/{rank}/start").randint(0, job.start_jitter_ns)
+            jitter = jittered_start(self._seed, spec.name, rank, job.start_jitter_ns)
             if any(made.spec.name == spec.name and made.rank == rank for made in self.workers):
                 raise InvalidValueError(
                     ("training", "jobs"), f"job {spec.name}: rank {rank} runs already on {host}"

@@ -6,14 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from random import Random
 from statistics import median
 
 from controller.wire import agent_pb2 as pb
 from hostagent.agent import Agent
 from hostagent.clock import EventClock, SkewedClock
 from hostagent.emulated_worker import EmulatedWorker
-from hostagent.job import IterationRecord, JobSpec, MeasuredPhase, MeasuredProfile, PcieUse
+from hostagent.job import IterationRecord, JobSpec, MeasuredPhase, MeasuredProfile, PcieUse, jittered_start
 from hostagent.nic.dcqcn import DcqcnProfile
 from hostagent.nic.emulated import EmulatedNic
 from hostagent.nic.roce import overhead_bytes
@@ -121,12 +120,11 @@ class EmulatedHost:
         stopped. `on_iteration` is called for each finished iteration, after the report to the controller.
         Raises ValueError for a worker that does not belong to this host, or runs already.
         """
-        jitter = Random(f"{self._seed}/{spec.name}/{rank}/start").randint(0, max(0, start_jitter_ns))
         worker = EmulatedWorker(
             spec,
             rank,
             self._clock,
-            start_ns + jitter,
+            start_ns + jittered_start(self._seed, spec.name, rank, start_jitter_ns),
             iterations,
             on_iteration=self._iteration if on_iteration is None else partial(self._report_to, on_iteration),
             on_done=self.agent.job_left,

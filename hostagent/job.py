@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
+from random import Random
 
 from controller.wire.protocol import MAX_GPUS
 from controller.wire.senders import DCQCN, SENDERS
@@ -51,6 +52,11 @@ class PhaseSpec:
             if isinstance(self.bytes_per_flow, int)
             else min(self.bytes_per_flow, default=0)
         )
+
+
+def jittered_start(seed: int, job: str, rank: int, most_ns: int) -> int:
+    """How much later than its job an emulated worker begins, in ns: a uniform draw of up to `most_ns`."""
+    return Random(f"{seed}/{job}/{rank}/start").randint(0, max(0, most_ns))
 
 
 def one_or_each(sizes: tuple[int, ...]) -> int | tuple[int, ...]:

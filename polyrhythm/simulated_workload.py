@@ -110,7 +110,7 @@ def _read(trace: str, topology: Path | None, options: ClusterOptions, seed: int)
         largest = max(w.job.gpus for w in scenario.workloads)
         return SimulatedWorkload(
             machines(Network(scenario.topology, inside), max(options.gpus_per_server, largest)),
-            tuple(scenario_workload(scenario)),
+            tuple(scenario_workload(scenario, seed=seed)),
             scenario.elephant_bytes,
             MarkEstimate(8 * scenario.frame_bytes),
         )

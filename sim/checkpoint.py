@@ -17,7 +17,7 @@ from typing import Any
 from sim.output import replace_file
 from sim.state import SimulationState
 
-_MAGIC = b"polyrhythm simulation 4\n"
+_MAGIC = b"polyrhythm simulation 5\n"
 _ROOMS = ("sim.", "controller.model.", "controller.routing.forwarding", "topo.graph")
 _OTHERS = {
     ("builtins", "set"),

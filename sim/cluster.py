@@ -64,10 +64,12 @@ class JobRequest:
     """A job as it is submitted. `iterations` run once it has its GPUs.
 
     `ranks` places it by hand, a host per rank; None leaves that to the scheduler, and the shape's
-    collectives then run over the job's servers (split over the NICs that its GPUs use). `mltcp` names the
-    shape of its senders' MLTCP (`sim.mltcp.SHAPES`); "": none. A policy
-    that says what all senders do overrules it. `source` is where its GPUs were read, for messages:
-    "file: row 2, column num_gpu".
+    collectives then run over the job's servers (split over the NICs that its GPUs use). `delays_ns` is how
+    much later than its job each rank begins (empty: not at all). Each compute time differs at random by up
+    to the part `jitter`, and by up to `contended_jitter` while the job has no time-shift and shares a link
+    that can be short with another job. `mltcp` names the shape of its senders' MLTCP (`sim.mltcp.SHAPES`);
+    "": none. A policy that says what all senders do overrules it. `source` is where its GPUs were read, for
+    messages: "file: row 2, column num_gpu".
     """
 
     name: str
@@ -79,6 +81,9 @@ class JobRequest:
     ranks: tuple[str, ...] | None = None
     mltcp: str = ""
     source: str = field(default="", repr=False, compare=False)
+    delays_ns: tuple[int, ...] = ()
+    jitter: float = 0.0
+    contended_jitter: float = 0.0
 
 
 def check(cluster: Cluster, requests: Sequence[JobRequest]) -> None:
@@ -107,6 +112,14 @@ def check(cluster: Cluster, requests: Sequence[JobRequest]) -> None:
         if request.mltcp and request.mltcp not in SHAPES:
             raise WorkloadError(
                 f"job {request.name}: MLTCP {request.mltcp!r}; legal: {', '.join(SHAPES)}, or none"
+            )
+        if not (0 <= request.jitter < 1 and 0 <= request.contended_jitter < 1):
+            raise WorkloadError(f"job {request.name}: a jitter is a part of the compute, from 0 to below 1")
+        if request.delays_ns and (
+            len(request.delays_ns) != len(request.ranks or ()) or min(request.delays_ns) < 0
+        ):
+            raise WorkloadError(
+                f"job {request.name}: delays of {request.delays_ns} ns; legal: one of 0 or more for each rank"
             )
         for host in request.ranks or ():
             if host not in cluster.network.topology.host:

@@ -96,20 +96,23 @@ class KernelEngine:
         # What links have sent belongs to the state that repeats are told by, so flowlets are not skipped.
         s.reg[k.PERIODIC] = skip and not s.reg[k.HALF_LIFE] and not any(run.jitter for run in self.runs)
         self._first_channel = np.cumsum([0, *(len(r.paths) for r in self.runs)])
+        self._job_of_loop = np.repeat(np.arange(len(self.runs)), [len(r.loops) for r in self.runs])
+        self._first_task = np.cumsum([0, *(len(r.program.kind) for r in self.runs)])
         for j, run in enumerate(self.runs):
             if run.ended >= 0:
                 continue
-            root, progress = int(s.jobs[j, k.ROOT]), run.progress
+            first, progress = int(self._first_task[j]), run.progress
             assert progress is not None
-            if run.ready >= 0:
-                at = max(now, run.ready)
-                schedule(s, root, at + slot_delay(at, run.schedule, run.aligned))
+            for loop, root in zip(run.loops, run.program.loops.tolist(), strict=False):
+                if loop.ended < 0 <= loop.ready:
+                    at = max(now, loop.ready)
+                    schedule(s, first + root, at + slot_delay(at, run.schedule, loop.aligned))
             for task in np.flatnonzero(progress.active):
                 if run.program.kind[task] == FLOW:
-                    join(s, root + int(task), progress.left[task])
+                    join(s, first + int(task), progress.left[task])
                 else:
-                    s.tasks["active"][root + task] = k.ACTIVE
-                    schedule(s, root + int(task), int(progress.key[task]))
+                    s.tasks["active"][first + task] = k.ACTIVE
+                    schedule(s, first + int(task), int(progress.key[task]))
         if s.reg[k.HALF_LIFE]:
             # The flows that send already have not paused.
             for flow in s.starters["id"][: s.reg[k.STARTERS]]:
@@ -150,14 +153,23 @@ class KernelEngine:
     def advance(self, until: int) -> list[str]:
         """Let time pass up to `until` (ps), inclusive, or to the first end of a job; returns who ended."""
         s, k = self._state, self._k
-        s.reg[k.DONE] = 0
-        before = s.jobs[:, k.ENDED].copy()
-        # The statuses of `loop.run`: 2 asks to empty the log and go on.
-        while self._run(s, until) == 2:
-            self._empty_log()
-        if not s.reg[k.DONE]:
-            return []
-        return [self.runs[j].name for j in np.flatnonzero(s.jobs[:, k.ENDED] != before)]
+        running = self._loops_running()
+        while True:
+            s.reg[k.DONE] = 0
+            # The statuses of `loop.run`: 2 asks to empty the log and go on.
+            while self._run(s, until) == 2:
+                self._empty_log()
+            if not s.reg[k.DONE]:
+                return []
+            # Loops have ended. A job ends with its last loop.
+            over = np.flatnonzero((running > 0) & (self._loops_running() == 0))
+            if len(over):
+                return [self.runs[j].name for j in over]
+
+    def _loops_running(self) -> NDArray[np.int64]:
+        """How many loops of each job have not ended, shape (jobs,)."""
+        alive = self._state.jobs[:, self._k.ENDED] < 0
+        return np.bincount(self._job_of_loop[alive], minlength=len(self.runs))
 
     def earliest_end(self, shortest: Sequence[int]) -> int:
         """No job ends before this time, in ps; `shortest` bounds each one's iterations from below."""
@@ -165,7 +177,8 @@ class KernelEngine:
         alive = s.jobs[:, k.ENDED] < 0
         if not alive.any():
             return NEVER
-        whole = np.maximum(s.jobs[:, k.TARGET] - s.jobs[:, k.COUNT] - 1, 0) * np.asarray(shortest, np.int64)
+        left = np.maximum(s.jobs[:, k.TARGET] - s.jobs[:, k.COUNT] - 1, 0)
+        whole = left * np.asarray(shortest, np.int64)[self._job_of_loop]
         return max(self.now + int(whole[alive].min()), self.next_event())
 
     def export(self) -> list[JobRun]:
@@ -175,9 +188,9 @@ class KernelEngine:
         for task in np.flatnonzero(s.tasks["active"]):
             if s.tasks["kind"][task] == FLOW:
                 self._settle(s, int(s.tasks["channel"][task]))
-        for j, run in enumerate(self.runs):
-            row: dict[str, int] = {
-                name: int(s.jobs[j, column])
+        for row, loop in zip(s.jobs, (loop for run in self.runs for loop in run.loops), strict=True):
+            values: dict[str, int] = {
+                name: int(row[column])
                 for name, column in (
                     ("count", k.COUNT),
                     ("begin", k.BEGIN),
@@ -188,13 +201,16 @@ class KernelEngine:
                     ("ended", k.ENDED),
                 )
             }
-            for name, value in row.items():
-                setattr(run, name, value)
-            run.aligned = bool(s.jobs[j, k.ALIGNED])
-            tasks = slice(int(s.jobs[j, k.ROOT]), int(s.jobs[j, k.SINK]) + 1)
+            for name, value in values.items():
+                setattr(loop, name, value)
+            loop.aligned = bool(row[k.ALIGNED])
+        for j, run in enumerate(self.runs):
+            run.gather()
+            tasks = slice(*self._first_task[j : j + 2])
             progress = run.progress
             assert progress is not None
             progress.waiting[:] = s.tasks["waiting"][tasks]
+            progress.tokens[:] = s.tasks["tokens"][tasks]
             progress.active[:] = s.tasks["active"][tasks]
             sending = (s.tasks["kind"][tasks] == FLOW) & (progress.active == 1)
             progress.left[sending] = s.channels["left"][s.tasks["channel"][tasks][sending]]
@@ -214,9 +230,9 @@ class KernelEngine:
     def rates(self) -> dict[tuple[str, int], float]:
         """Each active flow's rate in bit/s, by (job, task)."""
         s, k = self._state, self._k
-        job = s.tasks["job"]
+        loop = s.tasks["job"]
         return {
-            (self.runs[job[t]].name, int(t - s.jobs[job[t], k.ROOT])): float(
+            (self.runs[self._job_of_loop[loop[t]]].name, int(t - s.jobs[loop[t], k.FIRST])): float(
                 s.flows["rate"][s.tasks["channel"][t]]
             )
             for t in np.flatnonzero(s.tasks["active"])
@@ -225,8 +241,8 @@ class KernelEngine:
 
     def _empty_log(self) -> None:
         s, k = self._state, self._k
-        for job, length, times in s.log[: s.reg[k.LOGGED]].tolist():
-            lengths = self.runs[job].lengths
+        for loop, length, times in s.log[: s.reg[k.LOGGED]].tolist():
+            lengths = self.runs[self._job_of_loop[loop]].lengths
             lengths[length] = lengths.get(length, 0) + times
         s.reg[k.LOGGED] = s.reg[k.SAVED] = s.reg[k.SAVED_LOG] = 0
         s.last_log[:] = -1

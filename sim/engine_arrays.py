@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from controller.model import REALIGN
 from controller.routing.spreading import PACKET_BITS
-from sim.jobrun import JobRun, flowlet_rule
+from sim.jobrun import JobRun, LoopState, flowlet_rule
 from sim.task_graph import FLOW
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ def allocate(
     sizes = np.array([len(p.kind) for p in programs], dtype=np.int64)
     first = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
     first_channel = np.cumsum([0, *(len(r.paths) for r in runs)])
-    t, n, j, m = int(first[-1]), len(paths), len(runs), len(links)
+    loops = [(i, loop) for i, run in enumerate(runs) for loop in run.loops]
+    t, n, j, m = int(first[-1]), len(paths), len(loops), len(links)
     number = {int(link): i for i, link in enumerate(links)}
     ways = [
         [[number[k] for k in way] for way in run.ways_of(c)] for run in runs for c in range(len(run.paths))
@@ -79,28 +80,35 @@ def allocate(
     jobs = np.zeros((j, k.JOB_COLUMNS), dtype=np.int64)
     # Only the classes that occur, for every event looks at each.
     classes = sorted({run.klass for run in runs})
-    for i, run in enumerate(runs):
-        jobs[i, k.ROOT], jobs[i, k.SINK] = first[i], first[i + 1] - 1
+    roots = np.concatenate(
+        [np.zeros(0, np.int64), *(p.loops[:-1] + f for p, f in zip(programs, first, strict=False))]
+    )
+    ends = np.append(roots[1:], t)
+    for at, (i, loop) in enumerate(loops):
+        run = runs[i]
         for column, value in (
-            (k.COUNT, run.count),
+            (k.ROOT, roots[at]),
+            (k.SINK, ends[at] - 1),
+            (k.FIRST, first[i]),
+            (k.COUNT, loop.count),
             (k.TARGET, run.iterations),
-            (k.BEGIN, run.begin),
-            (k.TOTAL, run.total),
+            (k.BEGIN, loop.begin),
+            (k.TOTAL, loop.total),
             (k.EPOCH, run.schedule.epoch),
             (k.SHIFT, run.schedule.shift),
             (k.PERIOD, run.schedule.period),
-            (k.READY, run.ready),
-            (k.HELD, run.slot_wait),
-            (k.LONGEST, run.longest),
-            (k.ENDED, run.ended),
+            (k.READY, loop.ready),
+            (k.HELD, loop.slot_wait),
+            (k.LONGEST, loop.longest),
+            (k.ENDED, loop.ended),
             (k.JITTER, run.jitter),
             (k.SALT, run.salt),
             (k.ONCE, run.schedule.once),
             (k.LATE_BY, int(run.schedule.late * run.schedule.period)),
             (k.FIRST_BY, int(min(run.schedule.late, REALIGN) * run.schedule.period)),
-            (k.ALIGNED, run.aligned),
+            (k.ALIGNED, loop.aligned),
         ):
-            jobs[i, column] = value
+            jobs[at, column] = value
 
     def joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
         return np.concatenate([np.zeros(0, dtype), *parts]).astype(dtype)
@@ -118,10 +126,15 @@ def allocate(
     reg[k.FIRST_PACKET] = PACKET_BITS
     if rule := flowlet_rule(runs):
         reg[k.GAP], reg[k.HALF_LIFE] = rule.gap, rule.half_life
-    reg[k.REFERENCE] = _reference(runs)
+    reg[k.REFERENCE] = _reference(runs, loops)
     tasks = np.zeros(t, dtype=k.TASK)
     tasks["kind"], tasks["limit"], tasks["channel"] = kind, limit, channel
-    tasks["job"] = np.repeat(np.arange(j, dtype=np.int32), sizes)
+    tasks["job"] = np.repeat(np.arange(j, dtype=np.int32), ends - roots)
+    gates = joined(
+        [np.where(p.gives >= 0, p.gives + f, -1) for p, f in zip(programs, first, strict=False)], np.int32
+    )
+    tasks["gives"] = gates
+    tasks["tokens"] = joined([r.progress.tokens for r in runs if r.progress], np.int32)
     tasks["bits"] = joined([p.bits for p in programs], np.float64)
     tasks["span"] = joined([p.span for p in programs], np.int64)
     tasks["indegree"] = joined([p.indegree for p in programs], np.int32)
@@ -153,11 +166,11 @@ def allocate(
             some["way"], some["since"] = run.flowlets.way, run.flowlets.since
     # A flow takes room at every link that it may choose.
     either = [(i, link) for i, some in enumerate(ways) for link in {link for way in some for link in way}]
-    at, chosen = (np.array(x, dtype=np.int64) for x in zip(*either, strict=True)) if either else ((), ())
+    flow, chosen = (np.array(x, dtype=np.int64) for x in zip(*either, strict=True)) if either else ((), ())
     crossed = np.concatenate(
         (
             (path.astype(np.int64) * len(classes) + channels["klass"][:, None])[path >= 0],
-            np.asarray(chosen, np.int64) * len(classes) + channels["klass"][np.asarray(at, np.int64)],
+            np.asarray(chosen, np.int64) * len(classes) + channels["klass"][np.asarray(flow, np.int64)],
         )
     )
     cells["first"] = np.cumsum(np.bincount(crossed, minlength=len(cells))) - np.bincount(
@@ -178,7 +191,7 @@ def allocate(
         place=np.full(t, -1, dtype=np.int32),
         levels=np.zeros(m, dtype=k.LEVEL),
         rank=np.full(m, -1, dtype=np.int32),
-        weights=weight_table(runs),
+        weights=weight_table(runs)[[i for i, _ in loops]],
         jobs=jobs,
         log=np.zeros((max(_LOG_ENTRIES, 8 * j) if log else 0, 3), dtype=np.int64),
         last_log=np.full(j, -1, dtype=np.int32),
@@ -222,9 +235,10 @@ def weight_table(runs: Sequence[JobRun]) -> NDArray[np.float64]:
     return np.array([run.weights or (1.0,) * steps for run in runs], np.float64).reshape(len(runs), steps)
 
 
-def _reference(runs: Sequence[JobRun]) -> int:
-    """The job whose iterations mark the points where repeats are looked for: the job with the longest
-    compute.
+def _reference(runs: Sequence[JobRun], loops: Sequence[tuple[int, LoopState]]) -> int:
+    """The loop whose iterations mark the points where repeats are looked for: the first of the job with the
+    longest compute.
     """
-    alive = [i for i, run in enumerate(runs) if run.ended < 0]
-    return max(alive, key=lambda i: int(runs[i].program.span.sum()), default=0)
+    compute = [int(run.program.span.sum()) // len(run.loops) for run in runs]
+    alive = [row for row, (_, loop) in enumerate(loops) if loop.ended < 0]
+    return max(alive, key=lambda row: compute[loops[row][0]], default=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,10 +66,12 @@ def slot_delay(now: int, schedule: IterationSchedule, aligned: bool) -> int:
 @dataclass(slots=True)
 class IterationProgress:
     """The progress of an iteration. `key` is the time at which each compute ends (NEVER: not running), `left`
-    the bits that each running flow still has to send, `waiting` the number of predecessors still to come.
+    the bits that each running flow still has to send, `waiting` the number of predecessors still to come,
+    `tokens` those that each gate has (-1: it waits for one).
     """
 
     waiting: NDArray[np.int32]
+    tokens: NDArray[np.int32]
     active: NDArray[np.int8]
     left: NDArray[np.float64]
     key: NDArray[np.int64]
@@ -98,6 +101,36 @@ class FlowletState:
     carried: NDArray[np.float64]
 
 
+class LoopState(Protocol):
+    """How far a loop of a job is (see `TaskGraph`). The meaning of the attributes is that of JobRun's."""
+
+    ready: int
+    aligned: bool
+    count: int
+    begin: int
+    total: int
+    slot_wait: int
+    longest: int
+    ended: int
+
+
+@dataclass(slots=True)
+class RankLoop:
+    """How far the loop of one rank is, where each rank has one."""
+
+    ready: int
+    aligned: bool = False
+    count: int = 0
+    begin: int = -1
+    total: int = 0
+    slot_wait: int = 0
+    longest: int = 0
+    ended: int = -1
+
+
+_LOOP_STATE = tuple(RankLoop.__slots__)
+
+
 @dataclass(slots=True)
 class JobRun:
     """A job and its progress. An engine reads it when it is made and writes it back by `export`.
@@ -111,6 +144,9 @@ class JobRun:
     link of its path, by channel, where switches spray its packets; empty: all bits of all channels cross all.
     `ways` are the paths that a channel may take, by channel, if switches move its flowlets by `rule`. A
     channel with none of them keeps its path.
+
+    If each rank has a loop of its own, `ranks` has their progress, and the job's is that of the rank which is
+    furthest behind. `lengths` counts the iterations of all ranks.
     """
 
     name: str
@@ -138,6 +174,7 @@ class JobRun:
     congested: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     lengths: dict[int, int] = field(default_factory=dict)
     flowlets: FlowletState | None = None
+    ranks: list[RankLoop] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if len(self.paths) != len(self.program.channels):
@@ -152,12 +189,31 @@ class JobRun:
             size = len(self.program.kind)
             self.progress = IterationProgress(
                 waiting=self.program.indegree.copy(),
+                tokens=np.zeros(size, dtype=np.int32),
                 active=np.zeros(size, dtype=np.int8),
                 left=np.zeros(size),
                 key=np.full(size, NEVER, dtype=np.int64),
             )
             self.sent = np.zeros(len(self.paths))
             self.congested = np.zeros(len(self.paths))
+
+    @property
+    def loops(self) -> Sequence[LoopState]:
+        """The progress of each loop of the program."""
+        count = len(self.program.loops) - 1
+        if count == 1:
+            return (self,)
+        if not self.ranks:
+            state = {name: getattr(self, name) for name in _LOOP_STATE}
+            self.ranks = [RankLoop(**state) for _ in range(count)]
+        return self.ranks
+
+    def gather(self) -> None:
+        """Take the job's progress from that of its ranks."""
+        if self.ranks:
+            behind = min(self.ranks, key=lambda loop: (loop.ended >= 0, loop.count, -loop.begin, -loop.ended))
+            for name in _LOOP_STATE:
+                setattr(self, name, getattr(behind, name))
 
     def send_by(
         self,

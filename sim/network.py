@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -11,6 +11,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.task_graph import Channel
 from topo.graph import Topology
 
 NodePath = tuple[str, ...]
@@ -112,3 +113,16 @@ class Network:
             if self.inside.nvlink_bps:
                 rates[host.name, host.name] = self.inside.nvlink_bps
         return rates
+
+    def best_rates(self, channels: Sequence[Channel], limits: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The highest rate in bit/s that each channel can ever get, by its cap, its NICs, PCIe and NVLink."""
+        best = []
+        for channel, limit in zip(channels, limits, strict=True):
+            src, dst = channel.src, channel.dst
+            if src == dst:
+                rate = float(self.inside.nvlink_bps or 4e12)
+            else:
+                rate = float(min(self.topology.host[src].rate_bps, self.topology.host[dst].rate_bps))
+                rate = min(rate, self.inside.pcie_bps or rate)
+            best.append(min(limit, rate))
+        return np.array(best)

@@ -92,6 +92,11 @@ class EnginePool:
         for key in groups:
             if key not in self._engines:
                 runs = [running[name].run for name in key]
+                for name, run in zip(key, runs, strict=True):
+                    request = running[name].request
+                    contended = len(key) > 1 and not run.schedule.period
+                    part = request.contended_jitter if contended else request.jitter
+                    run.jitter = round(part * 1e6)
                 self._engines[key] = self._factory(
                     self.capacity, self._marks, runs, self._memory.now, log=self._log
                 )

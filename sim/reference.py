@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from controller.interleave.jitter import draw
 from sim.jitter import stretched
-from sim.jobrun import IterationProgress, JobRun, flowlet_rule, slot_delay
+from sim.jobrun import IterationProgress, JobRun, LoopState, flowlet_rule, slot_delay
 from sim.reference_flowlets import ReferenceFlowlets
-from sim.task_graph import BARRIER, FLOW
+from sim.task_graph import BARRIER, FLOW, GATE
 from sim.units import NEVER, PS_PER_S
 
 _SAME = 1e-12
@@ -94,9 +94,10 @@ class ReferenceEngine:
             progress = _of(run)
             if run.ended >= 0:
                 continue
-            if run.ready >= 0:
-                at = max(now, run.ready)
-                heapq.heappush(self._timers, (at + slot_delay(at, run.schedule, run.aligned), j, 0))
+            for loop, root in zip(run.loops, run.program.loops.tolist(), strict=False):
+                if loop.ended < 0 <= loop.ready:
+                    at = max(now, loop.ready)
+                    heapq.heappush(self._timers, (at + slot_delay(at, run.schedule, loop.aligned), j, root))
             for task in np.flatnonzero(progress.active):
                 if run.program.kind[task] == FLOW:
                     self._start(j, int(task), float(progress.left[task]))
@@ -142,8 +143,9 @@ class ReferenceEngine:
                     self._flowlets.end(j, channel, at)
             while self._timers and self._timers[0][0] == at:
                 _, j, task = heapq.heappop(self._timers)
-                if task == 0:
-                    self._begin(j)
+                loop = self._root_of(j, task)
+                if loop is not None:
+                    self._begin(j, loop)
                 else:
                     _of(self.runs[j]).active[task] = 0
                 over.append((j, task))
@@ -156,13 +158,18 @@ class ReferenceEngine:
     def earliest_end(self, shortest: Sequence[int]) -> int:
         """No job ends before this time, in ps; `shortest` bounds each one's iterations from below."""
         alive = [(r, d) for r, d in zip(self.runs, shortest, strict=True) if r.ended < 0]
-        whole = min((max(r.iterations - r.count - 1, 0) * d for r, d in alive), default=NEVER)
+        counts = [min(loop.count for loop in r.loops) for r, _ in alive]
+        whole = min(
+            (max(r.iterations - c - 1, 0) * d for (r, d), c in zip(alive, counts, strict=True)), default=NEVER
+        )
         return max(self.now + whole, self.next_event()) if alive else NEVER
 
     def export(self) -> list[JobRun]:
         """Write the progress of every job back to its JobRun."""
         for (j, task), left in self._flows.items():
             _of(self.runs[j]).left[task] = left
+        for run in self.runs:
+            run.gather()
         return self.runs
 
     def rates(self) -> dict[tuple[str, int], float]:
@@ -256,53 +263,79 @@ class ReferenceEngine:
         stack = [task]
         while stack:
             over = stack.pop()
+            gate = int(program.gives[over])
+            if gate >= 0:
+                progress.tokens[gate] += 1
+                if progress.tokens[gate] <= 0:
+                    stack.append(gate)
             for following in program.succ[program.succ_at[over] : program.succ_at[over + 1]]:
                 progress.waiting[following] -= 1
                 if progress.waiting[following]:
                     continue
-                if following == len(program.kind) - 1:
-                    if self._end(j):
-                        stack.append(0)
+                loop = self._sink_of(j, int(following))
+                if loop is not None:
+                    if self._end(j, loop):
+                        stack.append(int(program.loops[loop]))
+                elif program.kind[following] == GATE:
+                    progress.tokens[following] -= 1
+                    if progress.tokens[following] >= 0:
+                        stack.append(int(following))
                 elif program.kind[following] == FLOW and program.bits[following] > 0:
                     progress.active[following] = 1
                     self._start(j, int(following), float(program.bits[following]))
                 elif program.kind[following] != BARRIER and program.span[following] > 0:
                     progress.active[following] = 1
                     span = int(program.span[following])
-                    span = stretched(span, run.jitter, draw(run.salt, run.count, int(following)))
+                    number = int(np.searchsorted(program.loops, following, side="right")) - 1
+                    drawn = draw(run.salt, run.loops[number].count, int(following))
+                    span = stretched(span, run.jitter, drawn)
                     progress.key[following] = self.now + span
                     heapq.heappush(self._timers, (int(progress.key[following]), j, int(following)))
                 else:
                     stack.append(int(following))
 
-    def _end(self, j: int) -> bool:
-        run = self.runs[j]
-        run.count += 1
-        if run.count == run.iterations:
-            self._record(run)
-            run.ended = self.now
-            self._done.append(run.name)
+    def _root_of(self, j: int, task: int) -> int | None:
+        """The loop that this task begins, or None."""
+        at = np.flatnonzero(self.runs[j].program.loops[:-1] == task)
+        return int(at[0]) if len(at) else None
+
+    def _sink_of(self, j: int, task: int) -> int | None:
+        """The loop that this task ends, or None."""
+        at = np.flatnonzero(self.runs[j].program.loops[1:] == task + 1)
+        return int(at[0]) if len(at) else None
+
+    def _end(self, j: int, number: int) -> bool:
+        run, loop = self.runs[j], self.runs[j].loops[number]
+        loop.count += 1
+        if loop.count == run.iterations:
+            self._record(run, loop)
+            loop.ended = self.now
+            if all(other.ended >= 0 for other in run.loops):
+                run.ended = self.now
+                self._done.append(run.name)
             return False
-        run.ready = self.now
-        delay = slot_delay(self.now, run.schedule, run.aligned)
+        loop.ready = self.now
+        delay = slot_delay(self.now, run.schedule, loop.aligned)
         if delay:
-            heapq.heappush(self._timers, (self.now + delay, j, 0))
+            heapq.heappush(self._timers, (self.now + delay, j, int(run.program.loops[number])))
             return False
-        self._begin(j)
+        self._begin(j, number)
         return True
 
-    def _begin(self, j: int) -> None:
-        run = self.runs[j]
-        if run.count:
-            self._record(run)
-            run.slot_wait += self.now - run.ready
-        run.begin, run.ready, run.aligned = self.now, -1, True
-        _of(run).waiting[:] = run.program.indegree
+    def _begin(self, j: int, number: int) -> None:
+        run, loop = self.runs[j], self.runs[j].loops[number]
+        # None has begun before if the job has just been given its GPUs, for the first time or again.
+        if loop.begin >= 0:
+            self._record(run, loop)
+            loop.slot_wait += self.now - loop.ready
+        loop.begin, loop.ready, loop.aligned = self.now, -1, True
+        tasks = slice(*run.program.loops[number : number + 2])
+        _of(run).waiting[tasks] = run.program.indegree[tasks]
 
-    def _record(self, run: JobRun) -> None:
-        length = self.now - run.begin
-        run.total += length
-        run.longest = max(run.longest, length)
+    def _record(self, run: JobRun, loop: LoopState) -> None:
+        length = self.now - loop.begin
+        loop.total += length
+        loop.longest = max(loop.longest, length)
         if self._log:
             run.lengths[length] = run.lengths.get(length, 0) + 1
 

@@ -6,7 +6,8 @@ A shape names no hosts. With the hosts of a job it becomes a TaskGraph and, for 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,14 +15,16 @@ from numpy.typing import NDArray
 
 from controller.model import Flow, Job, Phase, Profile
 from controller.wire.collectives import Collective
+from controller.wire.traffic import flow_name
 from sim.collectives import Collectives, Transport
-from sim.task_graph import FLOW, TaskGraph, TaskGraphBuilder, TaskGraphError
+from sim.task_graph import FLOW, GATE, TaskGraph, TaskGraphBuilder, TaskGraphError
 from sim.units import PS_PER_NS
 
 MESSAGES = "messages"
 FUSED = "fused_"
 COLLECTIVES = (*Collective, *(FUSED + name for name in Collective), MESSAGES, "none")
-"""Those that begin with FUSED are one step with the same bytes. MESSAGES: those of the phase, in one step."""
+"""Those that begin with FUSED are one step with the same bytes. MESSAGES: those of the phase, in one step;
+each rank waits for what it sends and receives only."""
 
 # The floating-point operations of one A100 in a second, at the 40 % utilisation that large training reaches.
 # They are used for jobs whose flops are unknown.
@@ -70,8 +73,15 @@ class Shape:
         return sum(p.before_ns + p.beside_ns + p.after_ns for p in self.phases)
 
 
-def program(shape: Shape, job: str, ranks: Sequence[str]) -> TaskGraph:
-    """The shape on these hosts, one per rank (several ranks may be of one host)."""
+def program(shape: Shape, job: str, ranks: Sequence[str], *, barriers: bool = False) -> TaskGraph:
+    """The shape on these hosts, one per rank (several ranks may be of one host).
+
+    If all phases are messages, each rank has a loop of its own, as the workers of the emulated hosts do:
+    it goes on when it has sent and received its own messages. Otherwise, or with `barriers`, all ranks wait
+    for one another after each phase.
+    """
+    if not barriers and all(phase.collective == MESSAGES for phase in shape.phases):
+        return _needs_time(_loop_by_rank(shape, job, ranks), job)
     builder = TaskGraphBuilder()
     last: list[int] = []
     for phase in shape.phases:
@@ -95,8 +105,62 @@ def program(shape: Shape, job: str, ranks: Sequence[str]) -> TaskGraph:
         last = [builder.barrier(ends or last)]
         if phase.after_ns:
             last = [builder.compute(last, phase.after_ns * PS_PER_NS)]
-    built = builder.build(busy_ps=shape.compute_ns * PS_PER_NS)
-    if not built.span.any() and not built.bits.any():
+    return _needs_time(builder.build(busy_ps=shape.compute_ns * PS_PER_NS), job)
+
+
+def _loop_by_rank(shape: Shape, job: str, ranks: Sequence[str]) -> TaskGraph:
+    """A loop for each rank. A message lets its receiver go on by a gate."""
+    if shape.qps < 1:
+        raise TaskGraphError(f"job {job}: {shape.qps} QPs; it takes at least one")
+    builder = TaskGraphBuilder()
+    sent: dict[tuple[int, str], int] = {}
+    awaited: dict[tuple[int, str], int] = {}
+    queue_pairs = [list(_queue_pairs(phase, shape.qps, job, ranks)) for phase in shape.phases]
+    for rank, host in enumerate(ranks):
+        if rank:
+            builder.next_loop()
+        last: list[int] = []
+        for number, phase in enumerate(shape.phases):
+            if phase.before_ns:
+                last = [builder.compute(last, phase.before_ns * PS_PER_NS)]
+            ends: list[int] = []
+            for (src, dst, size), flow in queue_pairs[number]:
+                if src == rank:
+                    bits = size * 8 * shape.overhead / shape.qps
+                    limit = (phase.limit_bps or np.inf) / shape.qps
+                    channel = builder.channel(host, ranks[dst], flow)
+                    sent[number, flow] = builder.flow(last, channel, bits, limit)
+                    ends.append(sent[number, flow])
+                if dst == rank:
+                    awaited[number, flow] = builder.gate(last)
+                    ends.append(awaited[number, flow])
+            if phase.beside_ns:
+                ends.append(builder.compute(last, phase.beside_ns * PS_PER_NS))
+            last = [builder.barrier(ends or last)]
+            if phase.after_ns:
+                last = [builder.compute(last, phase.after_ns * PS_PER_NS)]
+    for key, task in sent.items():
+        builder.give(task, awaited[key])
+    return builder.build(busy_ps=shape.compute_ns * PS_PER_NS)
+
+
+def _queue_pairs(
+    phase: PhaseShape, qps: int, job: str, ranks: Sequence[str]
+) -> Iterator[tuple[tuple[int, int, float], str]]:
+    """The messages of a phase, each with the name of each queue pair that carries a part of it."""
+    seen: Counter[tuple[str, str]] = Counter()
+    for message in phase.messages:
+        pair = ranks[message[0]], ranks[message[1]]
+        for _ in range(qps):
+            yield message, flow_name(job, *pair, seen[pair])
+            seen[pair] += 1
+
+
+def _needs_time(built: TaskGraph, job: str) -> TaskGraph:
+    """The graph, if each of its loops takes time or waits for another."""
+    timed = (built.span > 0) | (built.bits > 0)
+    waits = np.logical_or(timed, built.kind == GATE)
+    if not timed.any() or not np.logical_or.reduceat(waits, built.loops[:-1]).all():
         raise TaskGraphError(f"job {job}: an iteration needs time")
     return built
 
@@ -114,7 +178,7 @@ class UncontendedRun:
 
 def uncontended(built: TaskGraph, channel_bps: NDArray[np.float64]) -> UncontendedRun:
     """Compute how the task graph runs when no other job disturbs it. Each channel has `channel_bps`
-    (channels,).
+    (channels,). The graph has one loop (see `program`'s `barriers`).
 
     Up phases are the spans in which a flow sends; gaps below 1 % of the iteration are closed. The rate of a
     phase is that of the busiest channel over the phase.

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from zlib import crc32
 
 import numpy as np
-from numpy.typing import NDArray
 
 from controller.interleave.timing import FREE_CHOICE
 from controller.model import Plan
@@ -34,7 +34,6 @@ from sim.state import (
     SimulationState,
     parts,
 )
-from sim.task_graph import Channel
 from sim.units import NEVER, PS_PER_NS
 
 __all__ = ["FabricFailure", "Simulation", "SimulationSettings"]
@@ -192,9 +191,13 @@ class Simulation:
         m, request = self.memory, waiting.request
         ranks, shape = ranks_of(self.cluster, request, placement)
         built = program(shape, request.name, ranks)
-        best = self._best_rates(built.channels, built.channel_limit)
-        lone = uncontended(built, best)
-        job = planner_job(shape, request.name, request.model, request.gpus, built, lone.profile)
+        best = self._network.best_rates(built.channels, built.channel_limit)
+        # The planner knows the job with its ranks in step, as they are where nothing disturbs it.
+        by_rank = len(built.loops) > 2
+        planned = program(shape, request.name, ranks, barriers=True) if by_rank else built
+        lone = uncontended(planned, self._network.best_rates(planned.channels, planned.channel_limit))
+        fastest = int(built.timeline(best)[1][built.loops[1:] - 1].min()) if by_rank else lone.iteration_ps
+        job = planner_job(shape, request.name, request.model, request.gpus, planned, lone.profile)
         run = JobRun(
             name=request.name,
             program=built,
@@ -202,6 +205,7 @@ class Simulation:
             klass=EQUAL_CLASS,
             iterations=request.iterations,
             ready=m.now,
+            salt=crc32(f"{self.settings.seed}/{request.name}".encode()),
         )
         before = m.kept.pop(request.name, None)
         if before is not None:
@@ -209,10 +213,15 @@ class Simulation:
             run.ready += self.settings.restore_ns * PS_PER_NS
             run.count, run.total, run.slot_wait = before.count, before.total, before.slot_wait
             run.longest, run.lengths = before.longest, before.lengths
+        elif request.delays_ns:
+            delays = request.delays_ns if by_rank else (max(request.delays_ns),)
+            for loop, delay in zip(run.loops, delays, strict=True):
+                loop.ready += delay * PS_PER_NS
         m.started.setdefault(request.name, m.now)
         m.waited[request.name] = m.waited.get(request.name, 0) + m.now - waiting.since
         # Each end is rounded to the clock: a tick of slack for every task keeps the bound a bound.
-        shortest = max(0, lone.iteration_ps - len(built.kind))
+        most = max(request.jitter, request.contended_jitter)
+        shortest = max(0, int(fastest * (1 - most)) - len(built.kind))
         running = RunningJob(
             request,
             placement,
@@ -220,6 +229,7 @@ class Simulation:
             job,
             lone.lead_ps,
             shortest,
+            lone.iteration_ps,
             tuple(dict.fromkeys(c.flow for c in built.channels)),
         )
         m.running[request.name] = running
@@ -299,7 +309,8 @@ class Simulation:
         if now == (links_then, run.klass, run.schedule, run.weights, run.rule) and running.load:
             return
         self._pool.dissolve([run.name])
-        run.aligned = run.aligned and schedule.same_slots(run.schedule)
+        for loop in run.loops:
+            loop.aligned = loop.aligned and schedule.same_slots(run.schedule)
         if links_now != links_then:
             # What was sent went over the old links.
             self._settle_account(running)
@@ -307,20 +318,6 @@ class Simulation:
         run.send_by(to.paths, to.portions, to.ways, rule)
         running.load = most_load(run, self._pool.capacity)
         self._pool.changed([run.name])
-
-    def _best_rates(self, channels: Sequence[Channel], limits: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The highest rate that each channel can ever get, by its cap, its NICs, PCIe and NVLink."""
-        topology, inside = self._network.topology, self._network.inside
-        best = []
-        for channel, limit in zip(channels, limits, strict=True):
-            src, dst = channel.src, channel.dst
-            if src == dst:
-                rate = float(inside.nvlink_bps or 4e12)
-            else:
-                rate = float(min(topology.host[src].rate_bps, topology.host[dst].rate_bps))
-                rate = min(rate, inside.pcie_bps or rate)
-            best.append(min(limit, rate))
-        return np.array(best)
 
     def _set_capacity(self) -> None:
         fabric = self.memory.fabric
@@ -396,7 +393,7 @@ class Simulation:
             slot_wait=run.slot_wait,
             longest=run.longest,
             preempted=m.preempted.get(name, 0),
-            ideal=running.shortest_ps + len(run.program.kind),
+            ideal=running.ideal_ps,
             lengths=dict(sorted(run.lengths.items())),
             flows=tuple((f, *ends[f], sent, congested) for f, (sent, congested) in sorted(flows.items())),
             hosts=running.job.hosts or tuple(s for s, _ in running.placement),

@@ -68,7 +68,8 @@ class SimulationSettings:
 
 @dataclass(slots=True)
 class RunningJob:
-    """A job on its GPUs."""
+    """A job on its GPUs. Alone, no iteration of any of its ranks takes less than `shortest_ps`, and one of
+    the job takes `ideal_ps`."""
 
     request: JobRequest
     placement: Placement
@@ -76,6 +77,7 @@ class RunningJob:
     job: Job
     lead_ps: int
     shortest_ps: int
+    ideal_ps: int
     flows: tuple[str, ...]
     decision: JobDecision | None = None
     load: dict[int, float] = field(default_factory=dict)

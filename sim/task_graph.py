@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One iteration of a job as a graph of tasks: compute spans, flows and barriers."""
+"""One iteration of a job as a graph of tasks: compute spans, flows, barriers and gates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sim.units import PS_PER_S
 
-COMPUTE, FLOW, BARRIER = 0, 1, 2
+COMPUTE, FLOW, BARRIER, GATE = 0, 1, 2, 3
 
 
 class TaskGraphError(ValueError):
@@ -31,10 +31,14 @@ class Channel:
 
 @dataclass(frozen=True)
 class TaskGraph:
-    """Tasks in topological order; task 0 is the root, the last the sink that all lead to.
+    """Tasks in topological order, of one loop after another. The first task of a loop is its root, the last
+    its sink, to which all lead. A job whose hosts wait for one another has one loop, else each host has one.
 
     `bits` are on the wire, `limit` is a flow's rate cap in bit/s (inf: none), `span` a compute's ps.
-    `succ[succ_at[i]:succ_at[i + 1]]` wait for task i. `busy_ps` is the GPUs' compute per iteration.
+    `succ[succ_at[i]:succ_at[i + 1]]` wait for task i, in the same loop. `gives[i]` is the gate, usually of
+    another loop, that task i gives a token to when it ends (-1: none). A gate ends when the tasks before it
+    have ended and it has taken a token; tokens wait for later iterations. Loop n has the tasks
+    `loops[n]:loops[n + 1]`. `busy_ps` is the GPUs' compute per iteration.
     """
 
     channels: tuple[Channel, ...]
@@ -46,6 +50,8 @@ class TaskGraph:
     indegree: NDArray[np.int32]
     succ_at: NDArray[np.int64]
     succ: NDArray[np.int32]
+    gives: NDArray[np.int32]
+    loops: NDArray[np.int64]
     busy_ps: int
 
     @cached_property
@@ -92,7 +98,8 @@ class TaskGraph:
 
     def timeline(self, channel_bps: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Each task's earliest begin and end in ps, if every flow got the best rate of its channel
-        (`channel_bps`, shape (channels,)) or its cap: no allocation can be faster. Shapes (tasks,)."""
+        (`channel_bps`, shape (channels,)) or its cap, and no gate waited for its token: no allocation can be
+        faster. Shapes (tasks,)."""
         cost = self.span.astype(np.float64)
         flows = np.flatnonzero(self.kind == FLOW)
         best = np.minimum(channel_bps[self.channel[flows]], self.limit[flows])
@@ -108,7 +115,7 @@ class TaskGraph:
 
 
 class TaskGraphBuilder:
-    """Makes a TaskGraph task by task. Each method takes the tasks to wait for (none: the root) and
+    """Makes a TaskGraph task by task. Each method takes the tasks to wait for (none: the loop's root) and
     returns the new task's number."""
 
     def __init__(self) -> None:
@@ -118,6 +125,8 @@ class TaskGraphBuilder:
         self._span: list[int] = [0]
         self._channel: list[int] = [0]
         self._after: list[Sequence[int]] = [()]
+        self._gives: dict[int, int] = {}
+        self._roots = [0]
         self._channels: list[Channel] = []
 
     def compute(self, after: Iterable[int], span_ps: int) -> int:
@@ -129,6 +138,22 @@ class TaskGraphBuilder:
     def barrier(self, after: Iterable[int]) -> int:
         """Waits for several tasks and takes no time."""
         return self._add(BARRIER, after)
+
+    def gate(self, after: Iterable[int]) -> int:
+        """Waits for a token as well (see `give`), and takes no time."""
+        return self._add(GATE, after)
+
+    def give(self, task: int, gate: int) -> None:
+        """When `task` ends, it gives `gate` a token. A task gives to one gate."""
+        if self._kind[gate] != GATE or task in self._gives:
+            raise TaskGraphError(f"task {task} cannot give a token to task {gate}")
+        self._gives[task] = gate
+
+    def next_loop(self) -> None:
+        """The loop of the tasks so far is complete: the tasks from here on are of another one."""
+        self._close_loop()
+        self._roots.append(len(self._kind))
+        self._append(BARRIER, ())
 
     def channel(self, src: str, dst: str, flow: str) -> int:
         """A new channel; returns its number."""
@@ -142,11 +167,12 @@ class TaskGraphBuilder:
         return self._add(FLOW, after, bits=bits, limit=limit, channel=channel)
 
     def build(self, busy_ps: int | None = None) -> TaskGraph:
-        """The program, with a sink behind all that nothing waits for. `busy_ps` defaults to the sum of
-        the compute spans."""
-        waited_for = {task for after in self._after for task in after}
-        self._add(BARRIER, [t for t in range(len(self._kind)) if t not in waited_for])
+        """The program, with a sink behind all of a loop that nothing waits for. `busy_ps` defaults to the
+        sum of the compute spans."""
+        self._close_loop()
         size = len(self._kind)
+        gives = np.full(size, -1, dtype=np.int32)
+        gives[list(self._gives)] = list(self._gives.values())
         succ: list[list[int]] = [[] for _ in range(size)]
         for task, after in enumerate(self._after):
             for before in after:
@@ -162,6 +188,8 @@ class TaskGraphBuilder:
             indegree=np.array([len(a) for a in self._after], dtype=np.int32),
             succ_at=np.cumsum(counts),
             succ=np.array([t for s in succ for t in s], dtype=np.int32),
+            gives=gives,
+            loops=np.array([*self._roots, size], dtype=np.int64),
             busy_ps=sum(self._span) if busy_ps is None else busy_ps,
         )
 
@@ -175,14 +203,30 @@ class TaskGraphBuilder:
         span: int = 0,
         channel: int = 0,
     ) -> int:
-        before = tuple(dict.fromkeys(after)) or (0,)
-        task = len(self._kind)
-        if not all(0 <= b < task for b in before):
-            raise TaskGraphError(f"task {task} waits for {before}, which are not all there yet")
+        root, task = self._roots[-1], len(self._kind)
+        before = tuple(dict.fromkeys(after)) or (root,)
+        if not all(root <= b < task for b in before):
+            raise TaskGraphError(f"task {task} waits for {before}, which are not all there yet in its loop")
+        return self._append(kind, before, bits=bits, limit=limit, span=span, channel=channel)
+
+    def _close_loop(self) -> None:
+        waited_for = {task for after in self._after for task in after}
+        self._add(BARRIER, [t for t in range(self._roots[-1], len(self._kind)) if t not in waited_for])
+
+    def _append(
+        self,
+        kind: int,
+        before: Sequence[int],
+        *,
+        bits: float = 0.0,
+        limit: float = np.inf,
+        span: int = 0,
+        channel: int = 0,
+    ) -> int:
         self._kind.append(kind)
         self._bits.append(float(bits))
         self._limit.append(float(limit))
         self._span.append(span)
         self._channel.append(channel)
         self._after.append(before)
-        return task
+        return len(self._kind) - 1

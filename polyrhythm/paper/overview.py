@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import platform
+import resource
 import subprocess
 import sys
 import time
@@ -129,27 +130,41 @@ def _measured(name: str, words: Sequence[str], out: Path) -> tuple[dict[str, Any
     try:
         entry = json.loads(kept.read_text(encoding="utf-8"))
         if entry["stamp"] == stamp:
-            return entry["report"], f"{entry['seconds']:.0f} s, in an earlier run"
+            return entry["report"], f"{_took(entry)}, in an earlier run"
     except (OSError, ValueError, KeyError, TypeError):
         pass
     out.mkdir(parents=True, exist_ok=True)
-    began = time.monotonic()
+    began, processor = time.monotonic(), _processor_s()
     done = subprocess.run(
         [sys.executable, "-m", "polyrhythm", *words, "--out", str(out), "--json"],
         capture_output=True,
         text=True,
         check=False,
     )
-    seconds = time.monotonic() - began
+    taken: dict[str, Any] = {
+        "stamp": stamp,
+        "seconds": time.monotonic() - began,
+        "cpu_s": _processor_s() - processor,
+    }
     # An experiment may end with 1 because a claim does not hold; its report is there all the same.
     try:
         report: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
         last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
         return None, f"failed with {done.returncode}: {last}"
-    entry = {"stamp": stamp, "seconds": seconds, "report": report}
-    replace_file(kept, json.dumps(entry).encode())
-    return report, f"{seconds:.0f} s"
+    taken["report"] = report
+    replace_file(kept, json.dumps(taken).encode())
+    return report, _took(taken)
+
+
+def _processor_s() -> float:
+    """The processor time that the processes which have ended took, with those that they started, in s."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _took(entry: Mapping[str, Any]) -> str:
+    return f"{entry['seconds']:.0f} s, {entry['cpu_s']:.0f} s of processors"
 
 
 def _charts(folder: Path) -> list[str]:

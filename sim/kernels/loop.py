@@ -22,8 +22,10 @@ from sim.kernels.state import (
     ENDED,
     EPOCH,
     FINISHES,
+    FIRST,
     FIRST_BY,
     FLOW,
+    GATE,
     HEAP,
     HELD,
     IDLE,
@@ -105,6 +107,12 @@ def _complete(s: State, task: int) -> None:
     while size:
         size -= 1
         over = s.tasks[size].stack
+        gate = s.tasks[over].gives
+        if gate >= 0:
+            s.tasks[gate].tokens += 1
+            if s.tasks[gate].tokens <= 0:
+                s.tasks[size].stack = gate
+                size += 1
         for i in range(s.succ_at[over], s.succ_at[over + 1]):
             following = s.succ[i]
             s.tasks[following].waiting -= 1
@@ -117,6 +125,11 @@ def _complete(s: State, task: int) -> None:
             elif s.tasks[following].kind == COMPUTE and s.tasks[following].span > 0:
                 s.tasks[following].active = ACTIVE
                 schedule(s, following, s.reg[NOW] + _span(s, job, following))
+            elif s.tasks[following].kind == GATE:
+                s.tasks[following].tokens -= 1
+                if s.tasks[following].tokens >= 0:
+                    s.tasks[size].stack = following
+                    size += 1
             elif following == s.jobs[job, SINK]:
                 if _end(s, job):
                     s.tasks[size].stack = s.jobs[job, ROOT]
@@ -132,7 +145,7 @@ def _span(s: State, job: int, task: int) -> int:
     row = s.jobs[job]
     if not row[JITTER]:
         return int(s.tasks[task].span)
-    return _stretched(s.tasks[task].span, row[JITTER], _draw(row[SALT], row[COUNT], task - row[ROOT]))
+    return _stretched(s.tasks[task].span, row[JITTER], _draw(row[SALT], row[COUNT], task - row[FIRST]))
 
 
 @kernel
@@ -175,7 +188,8 @@ def _end(s: State, job: int) -> bool:
 def _begin(s: State, job: int) -> None:
     """Begin an iteration. The iteration before ends now, with the time for which it waited for its slot."""
     now = s.reg[NOW]
-    if s.jobs[job, COUNT]:
+    # None has begun before if the job has just been given its GPUs, for the first time or again.
+    if s.jobs[job, BEGIN] >= 0:
         _record(s, job)
         s.jobs[job, HELD] += now - s.jobs[job, READY]
     s.jobs[job, BEGIN] = now

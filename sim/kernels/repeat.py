@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Skip repeats: when an engine reaches a state in which it has been before, the time between repeats itself.
 
-The state is taken when the reference job begins an iteration. It holds the time to each event, the bits left
-of each flow (to a thousandth of a bit), what each task still waits for, and the place of each scheduled job
-in its period, all relative to now. The engine is deterministic and nothing outside acts on it before `until`.
-So equal states have equal futures: m whole repeats are m times the counts and sums of one, and every pending
-time moves by m periods. Brent's cycle detection finds the period with one saved state. Unequal states usually
-differ in the first numbers, so a comparison costs little.
+The state is taken when the reference loop begins an iteration. It holds the time to each event, the bits left
+of each flow (to a thousandth of a bit), what each task still waits for, the tokens of each gate, and the
+place of each scheduled loop in its period, all relative to now. The engine is deterministic and nothing
+outside acts on it before `until`. So equal states have equal futures: m whole repeats are m times the counts
+and sums of one, and every pending time moves by m periods. Brent's cycle detection finds the period with one
+saved state. Unequal states usually differ in the first numbers, so a comparison costs little.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from sim.kernels.state import (
     ENDED,
     EPOCH,
     FLOW,
+    GATE,
     HEAP,
     HELD,
     LIMIT,
@@ -63,6 +64,8 @@ def _task_value(s: State, task: int, which: int) -> int:
     if which == 1:
         place = s.place[task]
         return int(s.heap[place].key - s.reg[NOW]) if place >= 0 else -1
+    if s.tasks[task].kind == GATE:
+        return int(s.tasks[task].tokens)
     if s.tasks[task].kind != FLOW or s.tasks[task].active != ACTIVE:
         return 0
     if which == 2:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state that the kernels share: the links, tasks, jobs and heap of one engine, as arrays of records.
+"""The state that the kernels share: the links, tasks, loops and heap of one engine, as arrays of records.
 
-Shapes: L links, C classes, T tasks, H links on the longest path, N channels, W ways, J jobs. A task is a
-compute span, a flow or a barrier. A channel has at most one flow that sends, so the channel identifies the
-flow. There are few arrays with wide records, because every function receives all of them. Rates are in
-bit/s, work in bits, times in ps.
+Shapes: L links, C classes, T tasks, H links on the longest path, N channels, W ways, J loops. A loop is that
+of a job, or that of each of its ranks (see `sim.task_graph`). A task is a compute span, a flow, a barrier or
+a gate. A channel has at most one flow that sends, so the channel identifies the flow. There are few arrays
+with wide records, because every function receives all of them. Rates are in bit/s, work in bits, times in ps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-COMPUTE, FLOW, BARRIER = 0, 1, 2
+COMPUTE, FLOW, BARRIER, GATE = 0, 1, 2, 3
 IDLE, ACTIVE = 0, 1
 
 # Where the scalars of `reg` are.
@@ -23,10 +23,10 @@ SAVED_AT, STEPS, LIMIT, SKIPPED, REPAIRS, TOUCHED, HOPS, BOUNDARY, SAVED_LOG, PE
 LEVELS, FLOWS_IN, LINKS_IN, CLASSES_IN, GAP, HALF_LIFE, STARTERS, FIRST_PACKET = range(22, 30)
 REGISTERS = 30
 
-# Columns of the table of jobs.
+# Columns of the table of loops. FIRST: the first task of the loop's job.
 ROOT, SINK, COUNT, TARGET, BEGIN, TOTAL, EPOCH, SHIFT, PERIOD, READY, HELD, LONGEST, ENDED = range(13)
-JITTER, SALT, ONCE, LATE_BY, FIRST_BY, ALIGNED = range(13, 19)
-JOB_COLUMNS = 19
+JITTER, SALT, ONCE, LATE_BY, FIRST_BY, ALIGNED, FIRST = range(13, 20)
+JOB_COLUMNS = 20
 
 # Numbers per job and per task that tell a state from another (see `repeat`).
 PER_JOB, PER_TASK = 4, 4
@@ -107,7 +107,9 @@ TASK = np.dtype(
         ("before", np.float64),  # bits that its queue pair sends earlier in an iteration
         ("span", np.int64),  # of a compute
         ("channel", np.int32),
-        ("job", np.int32),
+        ("job", np.int32),  # the loop
+        ("gives", np.int32),  # the gate that gets a token at its end; -1: none
+        ("tokens", np.int32),  # of a gate; -1: it waits for one
         ("indegree", np.int32),
         ("waiting", np.int32),  # predecessors that are not done in this iteration
         ("stack", np.int32),  # entry of a stack of tasks
@@ -148,10 +150,12 @@ class State(NamedTuple):
     place: NDArray[np.int32]  # (T,) a task's index in it, -1 if it is not there
     levels: Any  # (L,) of LEVEL: links by level
     rank: NDArray[np.int32]  # (L,) a link's index in it, as above
-    weights: NDArray[np.float64]  # (J, STEPS) a job's weight by the part of its bytes that is sent; (J, 0): 1
+    weights: NDArray[
+        np.float64
+    ]  # (J, STEPS) a loop's weight by the part of its bytes that is sent; (J, 0): 1
     jobs: NDArray[np.int64]  # (J, JOB_COLUMNS)
-    log: NDArray[np.int64]  # (K, 3): job, iteration's length, how many
-    last_log: NDArray[np.int32]  # (J,) the job's last entry, -1 if none
+    log: NDArray[np.int64]  # (K, 3): loop, iteration's length, how many
+    last_log: NDArray[np.int32]  # (J,) the loop's last entry, -1 if none
     succ_at: NDArray[np.int64]  # (T+1,)
     succ: NDArray[np.int32]
     path: NDArray[np.int32]  # (N*H,) links, -1 after the last

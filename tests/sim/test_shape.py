@@ -114,5 +114,23 @@ def test_what_cannot_be_is_refused_in_words() -> None:
         program(Shape((PhaseShape("ring", 0.0),)), "j", ["a", "b"])
     with pytest.raises(TaskGraphError, match="0 QPs"):
         program(Shape((PhaseShape("ring", 1.0),), qps=0), "j", ["a", "b"])
-    with pytest.raises(TaskGraphError, match="not all there yet"):
+    with pytest.raises(TaskGraphError, match="not all there yet in its loop"):
         TaskGraphBuilder().barrier([5])
+
+
+def test_each_rank_of_a_job_of_messages_has_a_loop() -> None:
+    phase = PhaseShape("messages", 0.0, after_ns=5, messages=((0, 1, 125.0), (1, 0, 250.0)))
+    built = program(Shape((phase,)), "j", ["a", "b"])
+    assert len(built.loops) == 3
+    assert [(c.flow, bits) for c, bits in zip(built.channels, built.channel_bits, strict=True)] == [
+        ("j/a>b", 1000.0),
+        ("j/b>a", 2000.0),
+    ]
+    assert built.busy_ps == 5 * 1000
+    assert len(program(Shape((phase,)), "j", ["a", "b"], barriers=True).loops) == 2
+    with pytest.raises(TaskGraphError, match="an iteration needs time"):
+        # The third rank has nothing to wait for.
+        program(Shape((PhaseShape("messages", 0.0, messages=((0, 1, 125.0),)),)), "j", ["a", "b", "c"])
+    builder = TaskGraphBuilder()
+    with pytest.raises(TaskGraphError, match="cannot give a token"):
+        builder.give(0, 0)

@@ -146,6 +146,30 @@ def test_the_young_preempt_the_old_who_then_go_on() -> None:
     assert b.ended == 21 * PS_PER_S
     # It loses the second and, beside that, at most the iteration that was cut.
     assert 101 * PS_PER_S <= a.ended <= 101 * PS_PER_S + 6 * PS_PER_S
+    # What passed before it got its GPUs again is of no iteration.
+    assert a.total == 1000 * 100 * PS_PER_MS
+    assert a.longest == 100 * PS_PER_MS
+
+
+def test_hosts_of_a_scenario_begin_late_and_jitter_only_beside_others() -> None:
+    ring = PhaseShape("messages", 0.0, after_ns=10_000_000, messages=((0, 1, 1e6), (1, 0, 1e6)))
+
+    def request(name: str, hosts: tuple[str, str]) -> JobRequest:
+        return JobRequest(
+            name, "m", 0, 2, 20, Shape((ring,)), hosts, delays_ns=(0, 3_000_000), contended_jitter=0.05
+        )
+
+    alone = simulated([request("a", ("h1", "h3"))], SimulationSettings()).memory.outcomes["a"]
+    # The first host waits for the second in its first iteration. From then on nothing differs.
+    assert sorted(alone.lengths.values()) == [1, 39]
+    beside = [request("a", ("h1", "h3")), request("b", ("h1", "h3"))]
+    ended = [simulated(beside, SimulationSettings(seed=n)).memory.outcomes for n in (1, 1, 2)]
+    assert len(ended[0]["a"].lengths) > 10
+    assert ended[0]["a"].lengths == ended[1]["a"].lengths != ended[2]["a"].lengths
+    with pytest.raises(WorkloadError, match=r"job a: delays of \(1,\) ns; legal: one of 0 or more for each"):
+        simulated([replace(beside[0], delays_ns=(1,))], SimulationSettings())
+    with pytest.raises(WorkloadError, match="job a: a jitter is a part of the compute"):
+        simulated([replace(beside[0], jitter=1.0)], SimulationSettings())
 
 
 def test_placement_packs_servers_then_leaves() -> None:
@@ -218,7 +242,7 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no checkpoint of this version"):
         load(path, b"0" * 32)
     body = pickle.dumps(print)
-    path.write_bytes(b"polyrhythm simulation 4\n" + b"0" * 32 + hashlib.sha256(body).digest() + body)
+    path.write_bytes(b"polyrhythm simulation 5\n" + b"0" * 32 + hashlib.sha256(body).digest() + body)
     with pytest.raises(CheckpointError, match=r"names builtins\.print"):
         load(path, b"0" * 32)
 
