@@ -36,3 +36,21 @@ def test_a_flow_to_a_host_outside_the_job_is_refused() -> None:
     outside = replace(member.flows[0], name="a/out", dst="h2")
     with pytest.raises(JoinError, match=r"flow a/out goes from h1 to h2; legal: from one host of the job"):
         JobRegistry(TOPOLOGY).join("h1", 0, replace(member, flows=(*member.flows, outside)))
+
+
+def test_each_worker_may_measure_by_itself_and_the_first_one_counts() -> None:
+    registry, member = JobRegistry(TOPOLOGY), job("a", "h1", "h3")
+    registry.join("h1", 0, member)
+    profile = replace(member.profile, period_ns=member.profile.period_ns + 1)
+    flows = tuple(replace(f, bytes_per_iteration=f.bytes_per_iteration + 1) for f in member.flows)
+    assert registry.join("h3", 1, replace(member, profile=profile, flows=flows))
+    assert registry.jobs == (member,)
+
+
+@pytest.mark.parametrize("change", [{"name": "a/other"}, {"src": "h3", "dst": "h1"}])
+def test_workers_that_name_other_flows_are_refused(change: dict[str, str]) -> None:
+    registry, member = JobRegistry(TOPOLOGY), job("a", "h1", "h3")
+    registry.join("h1", 0, member)
+    for flows in ((replace(member.flows[0], **change), *member.flows[1:]), member.flows[1:]):
+        with pytest.raises(JoinError, match="differently"):
+            registry.join("h3", 1, replace(member, flows=flows))
