@@ -167,6 +167,16 @@ class ObservedJobSettings(Section, frozen=True, kw_only=True):
             description="file or folder that NCCL's inspector or profiler writes; empty: the NIC's counters"
         ),
     ] = ""
+    connections: Annotated[
+        bool,
+        Meta(
+            description="observe the TCP connections between its hosts, and let switches pin them; needs "
+            "sockets.map, and no record"
+        ),
+    ] = False
+    user: Annotated[
+        int, Meta(ge=-1, lt=1 << 32, description="with connections: the id of the user that runs it; -1: any")
+    ] = -1
     ring: Annotated[
         tuple[tuple[str, str], ...], Meta(description="its flows, [source, destination] host; empty: a ring")
     ] = ()
@@ -184,6 +194,14 @@ class ObservedJobSettings(Section, frozen=True, kw_only=True):
     sample_ms: Annotated[float, finite(1.0, 1000.0, what="how often the counters are read")] = 10.0
     window_s: Annotated[int, Meta(ge=2, le=600, description="how much of the record is kept")] = 120
 
+    def __post_init__(self) -> None:
+        if self.connections and self.record:
+            raise InvalidValueError(("connections",), "true with a record; legal: one of both")
+        if self.user >= 0 and not self.connections:
+            raise InvalidValueError(
+                ("user",), "means nothing without connections; legal: with connections = true"
+            )
+
 
 class SourceSettings(Section, frozen=True, kw_only=True):
     """Where the host's counters and NCCL's output are."""
@@ -194,7 +212,7 @@ class SourceSettings(Section, frozen=True, kw_only=True):
     sysfs: Annotated[str, Meta(description="where the RDMA devices are")] = "/sys/class/infiniband"
     jobs: Annotated[
         tuple[ObservedJobSettings, ...],
-        Meta(description="jobs that the agent observes in records or counters"),
+        Meta(description="jobs that the agent observes in records, counters or connections"),
     ] = ()
 
 
@@ -308,6 +326,10 @@ class Config(Section, frozen=True, kw_only=True):
                     (*loc, "name"), f"{job.name!r} is wrong; legal: a name of its own, without '/'"
                 )
             self._check_hosts(loc, job.hosts)
+            if job.connections and not self.sockets.map:
+                raise InvalidValueError(
+                    (*loc, "connections"), "true without sockets.map; legal: with it, the agent reports them"
+                )
             for k, pair in enumerate(job.ring):
                 if pair[0] == pair[1] or not set(pair) <= set(job.hosts):
                     legal = ", ".join(job.hosts)
@@ -316,9 +338,10 @@ class Config(Section, frozen=True, kw_only=True):
                     )
             nics = [n.nic for n in self.of_each_nic() if n.agent.host in job.hosts]
             counted = all(n.device or (n.interface and n.driver != "udp") for n in nics)
-            if not job.record and not counted:
+            if not (job.record or job.connections or counted):
                 raise InvalidValueError(
-                    (*loc, "record"), "missing; legal: a record, or counters by nic.device or nic.interface"
+                    (*loc, "record"),
+                    "missing; legal: a record, connections, or counters by nic.device or nic.interface",
                 )
 
     def addresses(self) -> dict[str, str]:

@@ -2,7 +2,8 @@
 """The TCP and UDP connections of the host's jobs: the socket map for the shim, and what the shim reports.
 
 The shim sends a datagram for each connection. The agent believes it where the kernel shows the same user's
-socket, tells the controller which flows the connection carries, and also when it has closed.
+socket, tells the controller which flows the connection carries, and also when it has closed. Connections of
+jobs that are observed by them it finds by itself.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ import contextlib
 import logging
 import socket
 import struct
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from controller.wire import agent_pb2 as pb
 from controller.wire.limits import MAX_CONNECTIONS_OF_HOST, MAX_CONNECTIONS_OF_MESSAGE, MAX_NAME_CHARS
 from hostagent.agent import Agent
+from hostagent.job_connections import JobEnds
 from hostagent.loop import AgentLoop
 from hostagent.nic.port_map import replace_file
 from hostagent.sock_diag import OpenSocket, open_sockets, plain
@@ -80,14 +83,23 @@ def parse_report(text: str) -> Reported:
 
 
 class HostConnections:
-    """The connections of all NICs of a host. `agents`: those of its NICs, by host name.
+    """The connections of all NICs of a host. `agents`: those of its NICs, by host name. `observed`: where the
+    connections are of the jobs that are observed by them.
 
     Writes the map at `path`, and listens for reports at `path`.sock. `ports`: see `format_socket_map`.
     Raises InvalidValueError if it cannot.
     """
 
-    def __init__(self, path: Path, ports: str, agents: Mapping[str, Agent], loop: AgentLoop) -> None:
+    def __init__(
+        self,
+        path: Path,
+        ports: str,
+        agents: Mapping[str, Agent],
+        loop: AgentLoop,
+        observed: Sequence[JobEnds] = (),
+    ) -> None:
         self._path = path
+        self._observed = observed
         self._ports = ports
         self._agents = agents
         self._loop = loop
@@ -186,8 +198,8 @@ class HostConnections:
         self._tell(fresh)
 
     def _look(self) -> None:
-        """Tell the controller which connections have closed."""
-        if not self._known:
+        """Tell the controller which connections have closed, and which those of observed jobs are."""
+        if not self._known and not self._observed:
             return
         present = self._present()
         gone = [key for key in self._known if key not in present]
@@ -196,6 +208,21 @@ class HostConnections:
             del self._known[key]
             closed += [(agent, _closed(said)) for agent, said in self._told.pop(key, ())]
         self._send(closed)
+        self._tell(self._found(present.values()))
+
+    def _found(self, present: Collection[OpenSocket]) -> list[Reported]:
+        """The new connections of observed jobs, each numbered among those of its job to the same address."""
+        fresh = []
+        numbers = Counter((known.job, known.local[0], known.peer[0]) for known in self._known.values())
+        for ends in self._observed:
+            for found in sorted(filter(ends.reports, ends.of(present)), key=lambda s: (s.peer, s.local)):
+                to = shim_name(ends.job), found.local[0], found.peer[0]
+                report = Reported(found.protocol, to[0], found.local, found.peer, numbers[to], found.dscp)
+                if report.key not in self._known and len(self._known) < MAX_CONNECTIONS_OF_HOST:
+                    numbers[to] += 1
+                    self._known[report.key] = report
+                    fresh.append(report)
+        return fresh
 
     def _present(self) -> Mapping[object, OpenSocket]:
         found: dict[object, OpenSocket] = {}

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 
 from controller.wire import agent_pb2 as pb
 from hostagent.agent import Agent
-from hostagent.config import Config
+from hostagent.config import Config, ObservedJobSettings
 from hostagent.counts import ByteSource
+from hostagent.job_connections import JobEnds, SentBytes
 from hostagent.loop import AgentLoop
 from hostagent.new_flows import NewFlows
 from hostagent.nic.choose import byte_counter, port_folder
@@ -39,6 +40,7 @@ class NicService:
         self.nic = nic
         self._config = config
         self._loop = loop
+        self._addresses = addresses
         self._counter = byte_counter(config)
         self.agent = Agent(
             config.agent.host,
@@ -72,13 +74,28 @@ class NicService:
             self.agent,
             self._loop,
             line_bps=int(self._config.nic.rate_mbps * 1e6),
-            counter=self._counter,
+            counter=self._counter_of,
         )
+
+    @property
+    def observed_ends(self) -> tuple[JobEnds, ...]:
+        """Where the connections are of the jobs that are observed by them."""
+        return tuple(self.ends_of(job) for job in self._config.sources.jobs if job.connections)
 
     def stop(self) -> None:
         """Stop observing jobs."""
         if self._observed is not None:
             self._observed.stop()
+
+    def ends_of(self, settings: ObservedJobSettings) -> JobEnds:
+        """Where the connections of an observed job are."""
+        known = [self._addresses.get(host, "") for host in settings.hosts]
+        return JobEnds(settings.name, self.agent.ip, frozenset(known) - {"", self.agent.ip}, settings.user)
+
+    def _counter_of(self, settings: ObservedJobSettings) -> ByteSource | None:
+        if settings.connections:
+            return SentBytes(self.ends_of(settings))
+        return self._counter() if self._counter is not None else None
 
     def _byte_source(self, job: str) -> ByteSource:
         """The byte counter of the NIC, which does not tell jobs apart. If it cannot be read, it counts

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that do not report by themselves, observed live in the records of NCCL or of the NIC's counters.
+"""Jobs that do not report by themselves, observed live: in the records of NCCL, by the NIC's counters, or by
+the bytes of their connections.
 
 When a record shows a period, the job joins with its profile, as if it had reported it. Each iteration in the
 record is reported. A job whose period changes joins again, and a job whose record stops growing has ended.
@@ -50,7 +51,7 @@ _MOST_COMPLAINTS = 10
 
 class ObservedJobs:
     """All observed jobs of an agent's configuration. `line_bps`: the rate of the NIC; `counter` creates a
-    reader of the NIC's byte counter.
+    reader of the bytes that a job without a record sends; None: they are not counted.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class ObservedJobs:
         loop: AgentLoop,
         *,
         line_bps: int,
-        counter: Callable[[], ByteSource] | None,
+        counter: Callable[[ObservedJobSettings], ByteSource | None],
     ) -> None:
         self._pool = ThreadPoolExecutor(1, "profile")
         self._jobs = [_ObservedJob(job, agent, loop, self._pool, line_bps, counter) for job in settings]
@@ -102,7 +103,7 @@ class _ObservedJob:
         loop: AgentLoop,
         pool: ThreadPoolExecutor,
         line_bps: int,
-        counter: Callable[[], ByteSource] | None,
+        counter: Callable[[ObservedJobSettings], ByteSource | None],
     ) -> None:
         self._pool = pool
         self._settings = settings
@@ -123,7 +124,7 @@ class _ObservedJob:
         self._complaints = 0
         self._files = GrowingFiles(Path(settings.record), self._reader) if settings.record else None
         self._readings = CounterReadings()
-        self._counter = counter() if counter is not None and self._files is None else None
+        self._counter = counter(settings) if self._files is None else None
 
     def poll(self) -> None:
         """Read what was added to the record, and report the iterations in it."""
@@ -138,7 +139,7 @@ class _ObservedJob:
             self._report(self._worker, self._profile)
 
     def sample(self) -> None:
-        """Read the NIC's counter."""
+        """Read the counter."""
         if self._counter is None:
             return
         try:
@@ -210,7 +211,7 @@ class _ObservedJob:
             job=settings.name, hosts=settings.hosts, ring=settings.ring,
             rank=settings.hosts.index(self._agent.host),
             model=settings.model, gpus=settings.gpus, flops_per_iteration=settings.flops_per_iteration,
-            # Records give message sizes of collectives; only the NIC's counter gives bytes on the wire.
+            # Records give message sizes of collectives; only counters give what is sent.
             bytes_per_flow=settings.bytes_per_flow or (0 if settings.record else sent // flows),
             period_ns=profile.period_ns, phases=profile.phases,
         )  # fmt: skip

@@ -103,7 +103,8 @@ class AgentService:
         settings = self.config.sockets
         if not settings.map:
             return None
-        return HostConnections(Path(settings.map), settings.ports, self.agents.agents, self.loop)
+        observed = [ends for nic in self._nics for ends in nic.observed_ends]
+        return HostConnections(Path(settings.map), settings.ports, self.agents.agents, self.loop, observed)
 
     def _close_connections(self) -> None:
         if self.connections is not None:

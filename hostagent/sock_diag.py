@@ -19,7 +19,8 @@ _HEADER = struct.Struct("=IHHII")
 _REQUEST = struct.Struct("=BBBxI48s")
 _MESSAGE = struct.Struct("=BBBx2s2s16s16s4x8xIIIII")
 _ATTRIBUTE = struct.Struct("=HH")
-_INET_DIAG_INFO = 2
+_INET_DIAG_INFO, _INET_DIAG_TOS, _INET_DIAG_TCLASS = 2, 5, 6
+_EXTENSIONS = sum(1 << (kind - 1) for kind in (_INET_DIAG_INFO, _INET_DIAG_TOS, _INET_DIAG_TCLASS))
 _BYTES_ACKED_AT = 120
 """Where tcp_info has tcpi_bytes_acked (linux/tcp.h); tcpi_bytes_received follows."""
 _PATIENCE_S = 1.0
@@ -33,7 +34,8 @@ FAMILIES = socket.AF_INET, socket.AF_INET6
 @dataclass(frozen=True, slots=True)
 class OpenSocket:
     """A connected socket. Addresses as text, IPv4 also where an IPv6 socket has it. `bytes_sent` are those
-    that the peer has acknowledged, `bytes_received` those that arrived; both 0 for UDP."""
+    that the peer has acknowledged, `bytes_received` those that arrived; both 0 for UDP. `dscp` is what its
+    packets carry."""
 
     protocol: int
     local: tuple[str, int]
@@ -42,6 +44,7 @@ class OpenSocket:
     inode: int
     bytes_sent: int
     bytes_received: int
+    dscp: int = 0
 
 
 def open_sockets(protocol: int) -> Iterator[OpenSocket]:
@@ -57,7 +60,7 @@ def open_sockets(protocol: int) -> Iterator[OpenSocket]:
 
 def _dump(family: int, protocol: int) -> Iterator[OpenSocket]:
     states = sum(1 << state for state in _OPEN_STATES)
-    request = _REQUEST.pack(family, protocol, 1 << (_INET_DIAG_INFO - 1), states, bytes(48))
+    request = _REQUEST.pack(family, protocol, _EXTENSIONS, states, bytes(48))
     header = _HEADER.pack(
         _HEADER.size + len(request), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST | _NLM_F_DUMP, 1, 0
     )
@@ -81,17 +84,21 @@ def _dump(family: int, protocol: int) -> Iterator[OpenSocket]:
 
 def _socket(protocol: int, body: memoryview) -> OpenSocket:
     family, _, _, own_port, peer_port, own, peer, *_, user, inode = _MESSAGE.unpack_from(body)
-    sent = received = 0
+    ends = ((own, own_port), (peer, peer_port))
+    local, other = ((_text(family, a), int.from_bytes(p, "big")) for a, p in ends)
+    # An IPv6 socket with an IPv4 peer sends with the class of IPv4.
+    its_class = _INET_DIAG_TCLASS if ":" in local[0] else _INET_DIAG_TOS
+    sent = received = dscp = 0
     at = _MESSAGE.size
     while at + _ATTRIBUTE.size <= len(body):
         length, kind = _ATTRIBUTE.unpack_from(body, at)
         value = body[at + _ATTRIBUTE.size : at + length]
         if kind == _INET_DIAG_INFO and len(value) >= _BYTES_ACKED_AT + 16:
             sent, received = struct.unpack_from("=QQ", value, _BYTES_ACKED_AT)
+        elif kind == its_class and value:
+            dscp = value[0] >> 2
         at += max(_ATTRIBUTE.size, -(-length // 4) * 4)
-    ends = ((own, own_port), (peer, peer_port))
-    local, other = ((_text(family, a), int.from_bytes(p, "big")) for a, p in ends)
-    return OpenSocket(protocol, local, other, user, inode, sent, received)
+    return OpenSocket(protocol, local, other, user, inode, sent, received, dscp)
 
 
 def _text(family: int, address: bytes) -> str:

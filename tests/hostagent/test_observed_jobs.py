@@ -361,7 +361,7 @@ def test_a_sender_that_never_says_a_word_is_followed_by_its_interfaces_bytes(
         ),
         (
             'name = "a"\nhosts = ["h1"]',
-            "sources.jobs[0].record: missing; legal: a record, or counters by nic.device",
+            "sources.jobs[0].record: missing; legal: a record, connections, or counters",
         ),
         (
             'name = "a"\nhosts = ["h1"]\nrecord = "x"\n[[sources.jobs]]\nname = "a"\nhosts = ["h1"]\nrecord = "y"',
