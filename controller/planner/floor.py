@@ -12,7 +12,7 @@ from controller.interleave.slot_schedule import SlotSchedule
 from controller.planner.candidate import Candidate, Expected, PathsAndShifts, build
 from controller.planner.demand import Demands
 from controller.planner.ecmp_reference import EcmpLengths
-from controller.planner.loop.objective import MARGIN, TWINS_APART, Objective
+from controller.planner.loop.objective import MARGIN, SLOT_MARGIN, TWINS_APART, Objective
 from controller.planner.policy import Policy
 from controller.priority.priorities import Crux
 
@@ -26,19 +26,27 @@ def objective_of(policy: Policy, jobs: Sequence[JointJob], ecmp: EcmpLengths) ->
     """The objective of a policy for these jobs. `ecmp` has the iteration of each job under plain ECMP.
 
     The floor has a margin for the evaluator's error and for the spread of ECMP, but no limit is below the
-    mean iteration under ECMP.
+    mean iteration under ECMP. The margin is smaller for jobs that keep their slots.
     """
     most, cap = policy.max_slowdown, loss_cap(policy)
-    limits = []
-    for job in jobs:
-        limit = float("inf")
+
+    def limit(job: JointJob, margin: float) -> float:
+        found = float("inf")
         if most is not None:
-            limit = max(ecmp.mean[job.name], most * (1 - MARGIN) * ecmp.low[job.name])
+            found = max(ecmp.mean[job.name], most * (1 - margin) * ecmp.low[job.name])
         if cap is not None and cap < 1:
-            limit = min(limit, job.alone_ns / (1 - cap))
-        limits.append(limit)
-    bound = most is not None or cap is not None
-    return Objective(tuple(limits) if bound else (), tuple(ecmp.mean[j.name] for j in jobs), TWINS_APART)
+            found = min(found, job.alone_ns / (1 - cap))
+        return found
+
+    reference = tuple(ecmp.mean[j.name] for j in jobs)
+    if most is None and cap is None:
+        return Objective((), reference, TWINS_APART)
+    return Objective(
+        tuple(limit(job, MARGIN) for job in jobs),
+        reference,
+        TWINS_APART,
+        slot_limits=tuple(limit(job, SLOT_MARGIN) for job in jobs),
+    )
 
 
 def expected_of(
@@ -54,7 +62,7 @@ def expected_of(
 
 def longest_periods(objective: Objective) -> tuple[float, ...]:
     """The longest period of each job's slots in ns: what its limit allows. Empty if there is no limit."""
-    return objective.limits if all(map(math.isfinite, objective.limits)) else ()
+    return objective.slot_limits if all(map(math.isfinite, objective.slot_limits)) else ()
 
 
 def equal_shares(demands: Demands, why: str) -> Candidate:

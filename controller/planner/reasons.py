@@ -13,7 +13,7 @@ from controller.planner.ask import ask_explanation
 from controller.planner.candidate import Candidate
 from controller.planner.floor import loss_cap
 from controller.planner.inputs import DirectedLink
-from controller.planner.loop.objective import MARGIN, TWINS_APART, PlanValue
+from controller.planner.loop.objective import MARGIN, SLOT_MARGIN, TWINS_APART, PlanValue
 from controller.planner.loop.search import SearchResult
 from controller.planner.policy import Policy
 from controller.planner.time_shifts import TimeShifts, only
@@ -103,8 +103,8 @@ def _harm(value: PlanValue, policy: Policy, ecmp: Mapping[str, float], names: Se
         limits = []
         if policy.max_slowdown is not None:
             limits.append(
-                f"at most {policy.max_slowdown:g} is allowed, less {MARGIN:.0%} for errors, and less where "
-                "start times matter"
+                f"at most {policy.max_slowdown:g} is allowed, less {MARGIN:.0%} for errors "
+                f"({SLOT_MARGIN:.0%} with slots), and less where start times matter"
             )
         if (cap := loss_cap(policy)) is not None:
             limits.append(f"no job may lose more than {cap:.0%} of its throughput alone")

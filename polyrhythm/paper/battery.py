@@ -25,6 +25,8 @@ from polyrhythm.subcommands import integer
 
 COUNT = 100
 MOST_COUNT = 10_000
+RIVALS = tuple(name for name in POLICIES if name != OURS)
+"""The policies that ours is compared with, besides ECMP."""
 _LOSERS = 1.5
 """The table names a job whose iteration is longer than this times its one under ECMP. Chosen: the floor."""
 
@@ -61,6 +63,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "for each N",
     )
     add(
+        "--policies",
+        type=_rivals,
+        default=RIVALS,
+        metavar="NAMES",
+        help=f"the policies to compare with, besides ECMP: a list of {', '.join(RIVALS)}, or none "
+        "(default: all of them)",
+    )
+    add(
+        "--draws",
+        type=integer(1, DRAWS),
+        default=DRAWS,
+        metavar="N",
+        help=f"sessions under ECMP, each with other source ports, 1 to {DRAWS} (default {DRAWS})",
+    )
+    add(
         "--jobs",
         type=integer(1, 1024),
         default=2,
@@ -75,6 +92,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "stopped run continues from it",
     )
     add("--json", action="store_true", help="print JSON")
+
+
+def _rivals(text: str) -> tuple[str, ...]:
+    names = () if text == "none" else tuple(dict.fromkeys(text.split(",")))
+    if unknown := [name for name in names if name not in RIVALS]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r}; legal: {', '.join(RIVALS)}, or none")
+    return tuple(name for name in RIVALS if name in names)
+
+
+def _session_names(args: argparse.Namespace) -> list[str]:
+    """The sessions of each scenario, in the order of SESSIONS."""
+    wanted = {ALONE, OURS, *args.policies, *(f"{ECMP}-{k}" for k in range(args.draws))}
+    return [name for name in SESSIONS if name in wanted]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -136,7 +166,8 @@ def _sessions(
     for task, row in kept(path, every, PROGRAM).items():
         rows[task[0], task[1], task[2], task[3]] = row
     write_rows(path, every, rows, PROGRAM)
-    wanted = [(args.seed, args.most_jobs, s.number, name) for s in scenarios for name in SESSIONS]
+    names = _session_names(args)
+    wanted = [(args.seed, args.most_jobs, s.number, name) for s in scenarios for name in names]
     total = len(wanted)
     with Bar("battery", total, lines_s=LINES_S, unit="sessions") as bar:
 
@@ -144,7 +175,7 @@ def _sessions(
             bar.step(sum(task in rows for task in wanted))
 
         finished()
-        runner = SessionRunner(args.seed, args.most_jobs, args.jobs, folder, path, rows, finished)
+        runner = SessionRunner(args.seed, args.most_jobs, args.jobs, folder, path, rows, finished, names)
         try:
             asyncio.run(_until_terminated(runner, scenarios))
         except (KeyboardInterrupt, asyncio.CancelledError, OSError):
@@ -169,9 +200,9 @@ def _report(
     rows, place = [], {scenario.name: i for i, scenario in enumerate(scenarios)}
     runner.failed.sort(key=lambda failure: (place[failure.scenario], failure.session))
     for scenario in scenarios:
-        sessions = {name: runner.rows.get(runner.task(scenario, name)) for name in SESSIONS}
+        sessions = {name: runner.rows.get(runner.task(scenario, name)) for name in runner.sessions}
         recorded = {name: row for name, row in sessions.items() if row is not None}
-        if len(recorded) == len(SESSIONS):
+        if len(recorded) == len(sessions):
             rows.append(scenario_row(scenario, battery_jobs(scenario, folder), recorded))
     return {
         "seed": args.seed,
@@ -200,41 +231,48 @@ def _write(out: Path, scenarios: Sequence[BatteryScenario], report: dict[str, An
 def _curves(rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, str, dict[str, list[float]]]]:
     """The figures: file name -> title, axis, and the values of each curve."""
     used = [row["gpu_utilisation"] for row in rows]
+    policies = _policies(rows)
     errors = [abs(row["judge"]["error_pct"]) for row in rows if row["judge"]["error_pct"] is not None]
     return {
         "utilisation.svg": (
             "GPU utilisation of the scenarios",
             "% of the utilisation alone",
-            {name: [100 * u[name] / u[ALONE] for u in used] for name in (ECMP, *POLICIES)},
+            {name: [100 * u[name] / u[ALONE] for u in used] for name in (ECMP, *policies)},
         ),
         "gain.svg": (
             "GPU utilisation over ECMP's",
             "% of ECMP's mean",
-            {name: [100 + row["gain_pct"][name] for row in rows] for name in POLICIES},
+            {name: [100 + row["gain_pct"][name] for row in rows] for name in policies},
         ),
         "worst-job.svg": (
             "The worst job of each scenario",
             "mean iteration over that under ECMP",
-            {name: [row["worst_ratio"][name] for row in rows] for name in POLICIES},
+            {name: [row["worst_ratio"][name] for row in rows] for name in policies},
         ),
         "judge.svg": ("The planner's judge against packets", "error of GPU utilisation [%]", {OURS: errors}),
     }
 
 
+def _policies(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The policies of which the rows tell, in the order of POLICIES."""
+    return [name for name in POLICIES if not rows or name in rows[0]["gain_pct"]]
+
+
 def to_text(report: Mapping[str, Any]) -> str:
     """The report as text: a line for each scenario, who loses, and the totals."""
     head = f"{'scenario':>8} {'kind':12} {'jobs':>4} {'alone %':>8} {'ECMP %':>7}"
+    policies = _policies(report["rows"])
     lines = [
-        f"battery of seed {report['seed']}: GPU utilisation alone and under ECMP ({DRAWS} draws), gain over "
+        f"battery of seed {report['seed']}: GPU utilisation alone and under ECMP (mean), gain over "
         "ECMP in %, and the worst job's iteration over its one under ECMP",
-        head + "".join(f" {name + ' %':>13}" for name in POLICIES) + f" {'worst job':>10}  {'judge %':>7}",
+        head + "".join(f" {name + ' %':>13}" for name in policies) + f" {'worst job':>10}  {'judge %':>7}",
     ]
     for row in report["rows"]:
         used, error = row["gpu_utilisation"], row["judge"]["error_pct"]
         lines.append(
             f"{row['number']:>8} {row['kind']:12} {row['jobs']:>4} {100 * used[ALONE]:>8.1f} "
             f"{100 * used[ECMP]:>7.1f}"
-            + "".join(f" {row['gain_pct'][name]:>+13.1f}" for name in POLICIES)
+            + "".join(f" {row['gain_pct'][name]:>+13.1f}" for name in policies)
             + f" {row['worst_job']['ratio']:>10.2f}  {'-' if error is None else f'{error:+.1f}':>7}"
         )
     if len(report["rows"]) == 1:
@@ -247,11 +285,12 @@ def to_text(report: Mapping[str, Any]) -> str:
 def _jobs(row: Mapping[str, Any]) -> list[str]:
     """A line for each job and span of a scenario, with its mean iterations."""
     lines = ["", f"{'job':>8} {'span':>4} {'alone ms':>9} {'ECMP ms':>9}"]
-    lines[-1] += "".join(f" {name + ' ms':>14}" for name in POLICIES) + f" {'expected ms':>12}"
+    policies = _policies([row])
+    lines[-1] += "".join(f" {name + ' ms':>14}" for name in policies) + f" {'expected ms':>12}"
     for job, means in row["mean_iteration_ms"].items():
         for span, ecmp in enumerate(means[ECMP]):
             if ecmp is not None:
-                each = "".join(f" {means[name][span]:>14.1f}" for name in POLICIES)
+                each = "".join(f" {means[name][span]:>14.1f}" for name in policies)
                 last = means["expected"] if span + 1 == row["spans"] else None
                 each += f" {'-' if last is None else f'{last:.1f}':>12}"
                 lines.append(f"{job:>8} {span + 1:>4} {means[ALONE]:>9.1f} {ecmp:>9.1f}{each}")

@@ -36,8 +36,9 @@ def scenario_row(
 ) -> dict[str, Any]:
     """The figures of a scenario.
 
-    `sessions` has what was recorded in each session (`battery_sessions.record`): "alone", "ecmp-0" and the
-    other draws, and the keys of POLICIES. Utilisations are 0 to 1, gains in percent of ECMP's mean.
+    `sessions` has what was recorded in each session (`battery_sessions.record`): "alone", "ecmp-0" and maybe
+    other draws, OURS, and maybe other keys of POLICIES. Utilisations are 0 to 1, gains in percent of ECMP's
+    mean.
     """
     spans = scenario.spans
     found = {
@@ -45,16 +46,17 @@ def scenario_row(
         for name, session in sessions.items()
         if name != ALONE
     }
-    draws = [found[f"{ECMP}-{k}"] for k in range(DRAWS)]
+    draws = [figures for name, figures in found.items() if name.startswith(f"{ECMP}-")]
+    policies = [name for name in POLICIES if name in found]
     alone_ms = sessions[ALONE]["mean_ms"]
     alone = overall_utilisation(jobs, spans, [_used(jobs, span, alone_ms) for span in spans])
     ecmp_draws = [overall_utilisation(jobs, spans, [f.utilisation for f in draw]) for draw in draws]
     ecmp, interval = fmean(ecmp_draws), half_interval(ecmp_draws)
-    used = {name: overall_utilisation(jobs, spans, [f.utilisation for f in found[name]]) for name in POLICIES}
-    best = max(ecmp, *(value for name, value in used.items() if name != OURS))
-    worst = {name: worst_ratio(draws, found[name]) for name in POLICIES}
+    used = {name: overall_utilisation(jobs, spans, [f.utilisation for f in found[name]]) for name in policies}
+    best = max([ecmp, *(value for name, value in used.items() if name != OURS)])
+    worst = {name: worst_ratio(draws, found[name]) for name in policies}
     ratio, loser = worst[OURS]
-    kept = max([ecmp, *(used[name] for name in POLICIES if name != OURS and worst[name][0] <= IN_FLOOR)])
+    kept = max([ecmp, *(used[name] for name in policies if name != OURS and worst[name][0] <= IN_FLOOR)])
     plan, last = sessions[OURS]["plan"], found[OURS][-1]
     contended = _contended(scenario, plan)
     return {
@@ -155,6 +157,8 @@ def _means(
             fmean(f.mean_ms[name] for f in each) if name in each[0].mean_ms else None
             for each in zip(*draws, strict=True)
         ]
-        by_policy = {policy: [f.mean_ms.get(name) for f in found[policy]] for policy in POLICIES}
+        by_policy = {
+            policy: [f.mean_ms.get(name) for f in found[policy]] for policy in POLICIES if policy in found
+        }
         rows[name] = {ALONE: alone_ms[name], ECMP: ecmp, **by_policy, "expected": expected_ms.get(name)}
     return rows

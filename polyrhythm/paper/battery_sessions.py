@@ -57,7 +57,7 @@ class FailedSession:
 
 @dataclass(slots=True)
 class SessionRunner:
-    """Runs the missing sessions of scenarios, at most `lanes` at once.
+    """Runs the missing `sessions` of scenarios (keys of SESSIONS, ALONE among them), at most `lanes` at once.
 
     `rows` holds what the finished sessions recorded; each new row is appended to `path` at once. Sessions
     write their logs below `folder`, and the files of the scenarios are there too. `finished` is called after
@@ -71,6 +71,7 @@ class SessionRunner:
     path: Path | None
     rows: dict[Task, Row]
     finished: Callable[[], None]
+    sessions: Sequence[str] = tuple(SESSIONS)
     failed: list[FailedSession] = field(default_factory=list)
 
     async def run(self, scenarios: Sequence[BatteryScenario]) -> None:
@@ -92,7 +93,7 @@ class SessionRunner:
         return self.seed, self.most_jobs, scenario.number, session
 
     async def _scenario(self, scenario: BatteryScenario, lanes: asyncio.Semaphore) -> None:
-        if all(self.task(scenario, name) in self.rows for name in SESSIONS):
+        if all(self.task(scenario, name) in self.rows for name in self.sessions):
             return
         folder = self.folder / scenario.name
         folder.mkdir(parents=True, exist_ok=True)
@@ -104,7 +105,7 @@ class SessionRunner:
         alone = self.rows[self.task(scenario, ALONE)]
         profiles.write_text(json.dumps(declared_profiles(scenario, alone["profiles"])), encoding="utf-8")
         await _together(
-            [self._session(scenario, name, file, lanes, profiles) for name in SESSIONS if name != ALONE]
+            [self._session(scenario, name, file, lanes, profiles) for name in self.sessions if name != ALONE]
         )
 
     async def _session(

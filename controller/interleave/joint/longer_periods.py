@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, product
 
 from controller.interleave.affinity import components
 from controller.interleave.circle import SharedLink
@@ -26,6 +27,10 @@ _WIDER = (1.0, 1.01, 1.02, 1.04, 1.1, 1.2)
 phases of several repeats, and slightly longer ones do."""
 _TRIED = 4
 """How many numbers of repeats are tried, those first that keep most GPUs busy. Chosen: bounds the work."""
+_STRETCHED = 1.05
+"""Jobs whose periods need not be longer than theirs by more than this factor all have their turns. Chosen."""
+_UNEVEN_DROPS = 3
+"""As _MOST_JOBS, where some jobs have fewer turns. Chosen: bounds the work."""
 _MOST_JOBS = 6
 """How many jobs of a component are left out at most, one after another. Chosen: bounds the work."""
 
@@ -37,21 +42,23 @@ def longer_period_timings(
     *,
     cache: RotationCache | None = None,
     guard: float = 0.0,
+    uneven: bool = False,
 ) -> Iterator[tuple[JobTiming, ...]]:
     """Timings at which the jobs of full links share them in time. No period is above
     `Instance.longest_period`.
 
     For each component of the affinity graph all jobs are tried first, then all but the last one of `ranking`
     (highest first), and so on. The first result has the first timings found in each component, the next
-    result the second ones. `guard` as in `shared_links` leaves gaps.
+    result the second ones. `guard` as in `shared_links` leaves gaps. With `uneven` some jobs have fewer turns
+    in a round than the ratio of their own periods gives them.
     """
     cache = cache or rotation_cache_of(instance)
     order = [instance.jobs[j].name for j in ranking]
     found: list[list[dict[str, JobTiming]]] = []
     for component in components(shared_links(instance, path_choice, guard=guard)):
         tried = (
-            _best(instance, left, cache)
-            for drop in range(_MOST_JOBS)
+            _best(instance, left, cache, uneven=uneven)
+            for drop in range(_UNEVEN_DROPS if uneven else _MOST_JOBS)
             if (left := _without(component, order, drop))
         )
         fitting = [timings for timings in tried if timings is not None]
@@ -76,17 +83,26 @@ def _without(component: Sequence[SharedLink], ranking: Sequence[str], drop: int)
 
 
 def _best(
-    instance: Instance, links: Sequence[SharedLink], cache: RotationCache
+    instance: Instance, links: Sequence[SharedLink], cache: RotationCache, *, uneven: bool = False
 ) -> dict[str, JobTiming] | None:
-    """The timings of the jobs of these links that keep most GPUs busy, None if there are none."""
+    """The timings of the jobs of these links that keep most GPUs busy, None if there are none. `uneven` as in
+    `longer_period_timings`."""
     by_name = {p.name: p for p in instance.jobs}
     longest = {p.name: instance.longest_period(j) for j, p in enumerate(instance.jobs)}
     names = list(dict.fromkeys(j for link in links for j in link.demands))
-    rounds = {r: _periods(links, dict(zip(names, r, strict=True)), by_name) for r in _repeats(by_name, names)}
-    ordered = sorted(rounds, key=lambda r: -_busy(by_name, rounds[r]))
+    sets = _exclusive_sets(links, names)
+    if uneven:
+        own = {n: by_name[n].alone_ns for n in names}
+        all_turns = _periods(links, sets, {n: round(max(own.values()) / t) for n, t in own.items()}, by_name)
+        if all(t <= _STRETCHED * own[n] for n, t in all_turns.items()):
+            return None
+    offered = _uneven_repeats(by_name, names) if uneven else _repeats(by_name, names)
+    rounds = {r: _periods(links, sets, dict(zip(names, r, strict=True)), by_name) for r in offered}
+    allowed = [r for r, periods in rounds.items() if all(t <= longest[n] for n, t in periods.items())]
+    ordered = sorted(allowed, key=lambda r: -_busy(by_name, rounds[r]))
     for repeats in ordered[:_TRIED]:
         for wider in _WIDER:
-            periods = _periods(links, dict(zip(names, repeats, strict=True)), by_name, wider)
+            periods = _periods(links, sets, dict(zip(names, repeats, strict=True)), by_name, wider)
             if any(t > longest[n] for n, t in periods.items()):
                 break
             turned = cache.shifts_that_fit(links, periods)
@@ -105,15 +121,68 @@ def _repeats(by_name: Mapping[str, JointJob], names: Sequence[str]) -> Iterator[
                 yield repeats
 
 
+def _exclusive_sets(links: Sequence[SharedLink], names: Sequence[str]) -> list[dict[str, int]]:
+    """The largest sets of jobs of which no two can send at once; for how many ns each sends in an iteration.
+
+    Such jobs need not share one link: of three jobs between three hosts each two meet at a host.
+    """
+    sends: dict[str, int] = {}
+    apart: set[frozenset[str]] = set()
+    for link in links:
+        rate = {}
+        for j, phases in link.demands.items():
+            rate[j] = min((p.rate_bps for p in phases), default=0)
+            sends[j] = max(sends.get(j, 0), sum(p.end_ns - p.start_ns for p in phases))
+        apart |= {
+            frozenset(pair) for pair in combinations(rate, 2) if sum(rate[j] for j in pair) > link.rate_bps
+        }
+    found: list[set[str]] = []
+    for count in range(len(names), 1, -1):
+        for jobs in combinations(names, count):
+            known = any(larger.issuperset(jobs) for larger in found)
+            if not known and all(frozenset(pair) in apart for pair in combinations(jobs, 2)):
+                found.append(set(jobs))
+    return [{j: sends[j] for j in jobs} for jobs in found]
+
+
+def _uneven_repeats(by_name: Mapping[str, JointJob], names: Sequence[str]) -> Iterator[tuple[int, ...]]:
+    """Numbers of turns in a round, as in `_repeats`, but with fewer for some jobs. Equal jobs have as many.
+
+    Where all jobs together ask for more than a link carries, each turn that a job with few GPUs leaves out
+    shortens the round of the others.
+    """
+    own = [by_name[n].alone_ns for n in names]
+    kinds = list(dict.fromkeys((by_name[n].steps, by_name[n].weight) for n in names))
+    kind = [kinds.index((by_name[n].steps, by_name[n].weight)) for n in names]
+    seen = set()
+    for laps in range(2, _LAPS + 1):
+        most = [max(1, round(laps * max(own) / t)) for t in own]
+        for less in product(range(laps), repeat=len(kinds)):
+            repeats = tuple(
+                max(1, round(m * (laps - less[k]) / laps)) for m, k in zip(most, kind, strict=True)
+            )
+            if (
+                len(set(repeats)) == 1
+                or repeats in seen
+                or math.gcd(*repeats) > 1
+                or math.lcm(*repeats) > _MOST_LAPS
+            ):
+                continue
+            seen.add(repeats)
+            yield repeats
+
+
 def _periods(
     links: Sequence[SharedLink],
+    exclusive: Sequence[Mapping[str, int]],
     repeats: Mapping[str, int],
     by_name: Mapping[str, JointJob],
     wider: float = 1.0,
 ) -> dict[str, int]:
     """`wider` times the shortest periods (ns) for these numbers of repeats.
 
-    No job is faster than alone, and no link carries more than its capacity on average.
+    No job is faster than alone, no link carries more than its capacity on average, and of each `exclusive`
+    set (`_exclusive_sets`) one job sends at a time.
     """
     whole = float(max(r * by_name[n].alone_ns for n, r in repeats.items()))
     for link in links:
@@ -122,6 +191,8 @@ def _periods(
             for j, phases in link.demands.items()
         )
         whole = max(whole, needs / link.rate_bps)
+    for jobs in exclusive:
+        whole = max(whole, float(sum(repeats[j] * up for j, up in jobs.items())))
     laps = math.lcm(*repeats.values())
     unit = math.ceil(whole * MIN_STRETCH * wider / laps)
     return {n: unit * laps // r for n, r in repeats.items()}

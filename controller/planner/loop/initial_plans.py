@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 
 from controller.interleave.joint.instance import (
     UNSCHEDULED,
@@ -119,13 +118,16 @@ def combined_plans(
                 free = tuple(r == UNSCHEDULED and can for r, can in zip(timings, capable, strict=True))
                 yield f"{name}, {how}, mltcp for the others", replace(shifted, mltcp=free)
     # A longer period leaves time for late phases already, so gaps pay off for some jobs only.
-    longer = (
-        longer_period_timings(instance, path_choice, order, cache=cache, guard=guard)
-        for guard in (0.0, guard_part)
-    )
-    for timings in chain.from_iterable(longer):
-        if timings in seen:
-            continue
-        seen.add(timings)
-        level = levels_for(instance, path_choice, timings, seed=seed)
-        yield f"{name}, longer periods", replace(base, timings=timings, level=level)
+    for words, uneven, guard in (
+        ("longer periods", False, 0.0),
+        ("longer periods", False, guard_part),
+        ("fewer turns for some jobs", True, 0.0),
+    ):
+        for timings in longer_period_timings(
+            instance, path_choice, order, cache=cache, guard=guard, uneven=uneven
+        ):
+            if timings in seen:
+                continue
+            seen.add(timings)
+            level = levels_for(instance, path_choice, timings, seed=seed)
+            yield f"{name}, {words}", replace(base, timings=timings, level=level)

@@ -26,6 +26,9 @@ MARGIN = 0.12
 Chosen: over 50 scenarios of `polyrhythm paper battery`, a job took up to 29 % longer than expected with a
 margin of 2 %, and 95 of 100 jobs at most 18 % longer. A margin of 18 % costs a fifth of the gain, and where
 turns gain as much as a fair share, noise would decide between them."""
+SLOT_MARGIN = 0.05
+"""The same for jobs that keep their slots. Their iterations are as long as their period, whatever the start
+times are, so only what ECMP is expected to take can be wrong. Chosen."""
 SPREADS = 1.0
 """A job keeps its limit if its mean iteration plus so many standard deviations does, over start times and
 jitter. Jobs of like periods without slots keep the start times that they happen to have, so a job may fare
@@ -116,9 +119,9 @@ def _steps(excess: float) -> int:
 
 @dataclass(frozen=True)
 class Objective:
-    """By job of an instance: `limits`, the longest expected iteration in ns (empty: any), and `reference`,
-    the iteration in ns that losses are measured against (empty: (d) does not count). Twins may be
-    `twins_apart` apart (None: any).
+    """By job of an instance: `limits`, the longest expected iteration in ns (empty: any), `slot_limits`, the
+    same for a job that keeps its slots (empty: as `limits`), and `reference`, the iteration in ns that losses
+    are measured against (empty: (d) does not count). Twins may be `twins_apart` apart (None: any).
 
     Without arguments utilisation alone counts.
     """
@@ -127,17 +130,22 @@ class Objective:
     reference: tuple[float, ...] = ()
     twins_apart: float | None = None
     caution: float = 0.0
+    slot_limits: tuple[float, ...] = ()
 
     def cautious(self) -> Objective:
         """The same objective for quick evaluations: with lower limits for jobs that are not scheduled."""
         return replace(self, caution=CAUTION)
 
-    def _limits(self, choice: Choice | None) -> tuple[float, ...]:
-        """The limits by job. Scheduled jobs need no caution: their iterations hardly vary."""
-        if not self.caution or choice is None:
-            return self.limits
+    def _limits(self, choice: Choice | None, missing: Sequence[bool]) -> Floats:
+        """The limits by job. Scheduled jobs need no caution: their iterations hardly vary. `missing`: the
+        jobs that do not keep their slots, to which the limits of jobs without slots apply."""
+        own = np.array(self.limits)
+        if choice is None:
+            return own
         free = _without_slots(choice)
-        return tuple((np.array(self.limits) * (1 - self.caution * free)).tolist())
+        if self.slot_limits:
+            own = np.where((free > 0) | np.array(missing), own, self.slot_limits)
+        return own * (1 - self.caution * free)
 
     def value(
         self,
@@ -157,20 +165,16 @@ class Objective:
             for pool in _interchangeable(alike, choice):
                 expected[pool] = expected[pool].mean()
         likely: Floats = expected + SPREADS * _without_slots(choice) * lengths.std(axis=0)
+        missing = _missing(choice, expected.tolist())
         breach = twin_gap = 0.0
         if self.limits and len(expected):
-            breach = max(0.0, float((likely / self._limits(choice)).max()) - 1)
+            breach = max(0.0, float((likely / self._limits(choice, missing)).max()) - 1)
         if self.twins_apart is not None:
             for alike in twins:
                 own = expected[list(alike)]
                 twin_gap = max(twin_gap, float(own.max() / own.min()) - 1 - self.twins_apart)
         worst = float((expected / self.reference).max()) if self.reference and len(expected) else 0.0
-        unlike = missing = 0
-        if choice is not None:
-            missing = sum(
-                timing != UNSCHEDULED and ns > timing[0] * (1 + _MISSED)
-                for timing, ns in zip(choice.timings, expected.tolist(), strict=True)
-            )
+        unlike = 0
         if choice is not None and self.twins_apart is not None:
             unlike = sum(_unlike(alike, choice) for alike in twins)
         return PlanValue(
@@ -180,7 +184,7 @@ class Objective:
             twin_gap=twin_gap,
             worst=worst,
             unlike=unlike,
-            missing=missing,
+            missing=sum(missing),
             likely=tuple(likely.tolist()),
         )
 
@@ -190,7 +194,7 @@ class Objective:
         """The jobs above their limits, and twins that are too far apart."""
         found: set[int] = set()
         if self.limits:
-            limits = self._limits(choice)
+            limits = self._limits(choice, _missing(choice, value.lengths))
             found |= {j for j, ns in enumerate(value.likely) if ns > limits[j]}
         if self.twins_apart is not None:
             for alike in twins:
@@ -201,6 +205,16 @@ class Objective:
 
 
 UTILISATION = Objective()
+
+
+def _missing(choice: Choice | None, expected: Sequence[float]) -> list[bool]:
+    """By job: whether it has slots that it does not keep. `expected` are the iterations in ns."""
+    if choice is None:
+        return [False] * len(expected)
+    return [
+        timing != UNSCHEDULED and ns > timing[0] * (1 + _MISSED)
+        for timing, ns in zip(choice.timings, expected, strict=True)
+    ]
 
 
 def _without_slots(choice: Choice | None) -> Floats:

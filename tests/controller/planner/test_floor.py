@@ -13,7 +13,7 @@ from controller.model import Job, Phase, Plan, Profile
 from controller.planner import POLICIES, PlanInput, plan
 from controller.planner.ecmp_reference import EcmpLengths
 from controller.planner.floor import objective_of
-from controller.planner.loop.objective import MARGIN
+from controller.planner.loop.objective import MARGIN, SLOT_MARGIN
 from topo.generate import leaf_spine
 
 OURS = POLICIES["polyrhythm"]
@@ -88,9 +88,20 @@ def test_a_limit_allows_for_the_spread_of_ecmp_but_is_not_below_its_mean() -> No
     )
     floor = 1.5 * (1 - MARGIN)
     assert objective_of(OURS, jobs, ecmp).limits == pytest.approx((floor * 100, floor * 90, 100))
+    floor = 1.5 * (1 - SLOT_MARGIN)
+    assert objective_of(OURS, jobs, ecmp).slot_limits == pytest.approx((floor * 100, floor * 90, 100))
     assert objective_of(OURS, jobs, ecmp).reference == (100.0, 100.0, 100.0)
     free = OURS.with_options({"max_slowdown": None})
     assert objective_of(free, jobs, ecmp).limits == ()
+
+
+def test_jobs_with_few_gpus_have_fewer_turns_but_keep_the_floor_and_twins_are_equal() -> None:
+    made = plan(on_one_link((100, 60, 16), (100, 60, 1), (100, 60, 1)))
+    rich, *poor = (made.jobs[name] for name in sorted(made.jobs))
+    assert rich.period_ns is not None
+    assert rich.period_ns < 1.25 * 100 * MS
+    assert {job.period_ns for job in poor} == {2 * rich.period_ns}
+    assert max(ratios(made)) <= 1.5
 
 
 def test_a_plan_under_which_a_job_measured_too_long_is_given_up() -> None:

@@ -209,9 +209,34 @@ def test_one_scenario_alone(
     assert json.loads((tmp_path / "only-5" / "report.json").read_text())["scenarios"] == 1
 
 
+def test_fewer_sessions_are_run_first_and_all_of_them_later(
+    started: list[SessionSpec], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert battery(tmp_path, "--count", "1", "--policies", "none", "--draws", "1") == 0
+    assert [spec.workdir.name for spec in started] == ["alone", "ecmp-0", "polyrhythm"]
+    (row,) = json.loads((tmp_path / "report.json").read_text())["rows"]
+    assert list(row["gpu_utilisation"]) == ["alone", "ecmp", "polyrhythm"]
+    assert row["ecmp_interval"] == 0
+    assert "crux" not in capsys.readouterr().out
+    started.clear()
+    assert battery(tmp_path, "--count", "1", "--policies", "mltcp-dcqcn,crux") == 0
+    assert sorted(spec.workdir.name for spec in started) == ["crux", "ecmp-1", "ecmp-2", "mltcp-dcqcn"]
+    started.clear()
+    assert battery(tmp_path, "--count", "1", "--jobs", "1") == 0
+    assert [spec.workdir.name for spec in started] == ["cassini"]
+    assert battery(tmp_path / "at once", "--count", "1", "--jobs", "1") == 0
+    again = files(tmp_path / "at once")
+    assert again == {name: data for name, data in files(tmp_path).items() if name in again}
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
+        (
+            ["--policies", "crux,ecmp"],
+            "argument --policies: 'ecmp'; legal: crux, cassini, mltcp-dcqcn, or none",
+        ),
+        (["--draws", "4"], "argument --draws: must be 3 or less"),
         (["--count", "0"], "argument --count: must be 1 or more"),
         (["--jobs", "0"], "argument --jobs: must be 1 or more"),
         (["--jobs", "two"], "argument --jobs: invalid whole number value"),

@@ -87,6 +87,33 @@ def test_who_does_not_fit_takes_longer_turns() -> None:
     assert solved.utilisation > 1.1 * max(solved.baselines.values())
 
 
+def test_three_jobs_between_three_hosts_send_one_after_another() -> None:
+    """Each link has room for its two jobs, but of the three jobs each two share a link."""
+    ring = tuple(player(name, 50, 50, way) for name, way in (("a", (0, 1)), ("b", (1, 2)), ("c", (0, 2))))
+    instance = Instance(ring, (50 * G,) * 3, slowest=1.6)
+    (timings, *_) = longer_period_timings(instance, (0, 0, 0), (0, 1, 2))
+    assert [r[0] / MS for r in timings] == pytest.approx([150.3] * 3)
+    assert lengths(instance, replace(plain(instance, (0, 0, 0)), timings=timings)) == pytest.approx(
+        [150.3] * 3
+    )
+
+
+def test_jobs_with_few_gpus_leave_turns_to_others_if_there_are_not_enough_for_all() -> None:
+    jobs = (player("a", 60, 40, (0,), weight=8), player("b", 60, 40, (0,)), player("c", 60, 40, (0,)))
+    instance = Instance(jobs, (50 * G,), slowest=2.5)
+    (all_turns, *_) = longer_period_timings(instance, (0, 0, 0), (0, 1, 2))
+    assert [r[0] / MS for r in all_turns] == pytest.approx([180.36] * 3)
+    (fewer, *_) = longer_period_timings(instance, (0, 0, 0), (0, 1, 2), uneven=True)
+    assert [r[0] / MS for r in fewer] == pytest.approx([120.24, 240.48, 240.48])
+    assert lengths(instance, replace(plain(instance, (0, 0, 0)), timings=fewer)) == pytest.approx(
+        [120.24, 240.48, 240.48]
+    )
+    # Where none may be so slow, or all have their turns anyway, nothing is offered.
+    assert not list(longer_period_timings(replace(instance, slowest=2.0), (0, 0, 0), (0, 1, 2), uneven=True))
+    easy = Instance(tuple(player(name, 30, 70, (0,)) for name in "abc"), (50 * G,), slowest=2.5)
+    assert not list(longer_period_timings(easy, (0, 0, 0), (0, 1, 2), uneven=True))
+
+
 def test_longer_turns_fit_every_link() -> None:
     rng = random.Random(11)
     found = 0
@@ -94,7 +121,7 @@ def test_longer_turns_fit_every_link() -> None:
         instance = replace(random_instance(rng, rng.randint(2, 5)), slowest=rng.choice([1.2, 2.0]))
         ways = tuple(rng.randrange(2) for _ in instance.flows)
         ranking = rng.sample(range(len(instance.jobs)), len(instance.jobs))
-        for timings in longer_period_timings(instance, ways, ranking):
+        for timings in longer_period_timings(instance, ways, ranking, uneven=rng.random() < 0.5):
             found += 1
             held = {p.name: r for p, r in zip(instance.jobs, timings, strict=True) if r != UNSCHEDULED}
             assert len(held) > 1

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -201,6 +202,23 @@ def test_a_job_keeps_its_limit_only_if_it_does_so_for_most_start_times() -> None
     assert found.likely == (120.0 + SPREADS * 20,)
     assert found.breach == pytest.approx(found.likely[0] / 130 - 1)
     assert objective.wronged(found, ()) == {0}
+
+
+def test_a_job_that_keeps_its_slots_has_another_limit() -> None:
+    instance = Instance((player("a", 60, 40), player("b", 60, 40)), (50 * G,))
+    objective = Objective((130.0, 130.0), (100.0, 100.0), slot_limits=(140.0, 140.0))
+    used, free = np.array([0.5]), plain(instance, (0, 0))
+    slots = replace(free, timings=((135, 0), (135, 60)))
+    lengths = np.array([[135.0, 135.0]])
+    assert objective.value(lengths, used, (), slots).met
+    assert objective.value(lengths, used, (), free).breach == pytest.approx(135 / 130 - 1)
+    # The second job takes 138 with slots every 130: it does not keep them.
+    missed = objective.value(
+        np.array([[135.0, 138.0]]), used, (), replace(slots, timings=((135, 0), (130, 60)))
+    )
+    assert missed.missing == 1
+    assert missed.breach == pytest.approx(138 / 130 - 1)
+    assert objective.wronged(missed, (), replace(slots, timings=((135, 0), (130, 60)))) == {1}
 
 
 def test_twins_are_jobs_alike_on_the_same_full_links() -> None:
