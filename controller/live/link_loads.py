@@ -12,7 +12,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import overload
 
-from controller.model.view import LinkLoad
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.model.view import LinkColumns, LinkLoad
+from controller.routing.topology_cache import cached_by_topology
 from topo.graph import Topology
 
 End = tuple[str, int]
@@ -24,6 +28,7 @@ class LinkLoads(Sequence[LinkLoad]):
 
     `measured` maps (switch, port) to busy fraction and marks, `down` has the ports that are down, `uplinks`
     the rates of hosts in bit/s, `queues` packets at (switch, port). What is missing there is unknown.
+    `figures` are those of `measured` as an array (`FabricCounters.figures`), where the caller has it.
     """
 
     topology: Topology
@@ -31,6 +36,30 @@ class LinkLoads(Sequence[LinkLoad]):
     down: frozenset[End] = frozenset()
     uplinks: Mapping[str, float] = field(default_factory=dict)
     queues: Mapping[End, int] = field(default_factory=dict)
+    figures: NDArray[np.float64] | None = field(default=None, compare=False)
+
+    def columns(self) -> LinkColumns:
+        """The same as columns; see `ColumnarLinks`."""
+        topology, number = self.topology, _numbers(self.topology)
+        count = len(number)
+        figures, queues = np.full((2, count), np.nan), np.full(count, -1, np.int32)
+        if self.figures is not None:
+            figures[:, : self.figures.shape[1]] = self.figures
+        elif self.measured:
+            at = np.fromiter(map(number.__getitem__, self.measured), np.intp, len(self.measured))
+            figures[:, at] = np.array(list(self.measured.values())).T
+        for host in topology.hosts if self.uplinks else ():
+            rate = self.uplinks.get(host.name)
+            if rate is not None:
+                figures[0, number[host.name, 0]] = min(1.0, rate / host.rate_bps)
+        for end, packets in self.queues.items():
+            queues[number[end]] = packets
+        up = np.ones(count, np.bool_)
+        for switch, port in self.down:
+            peer = topology.ports.get(switch, {}).get(port)
+            if peer is not None:
+                up[[number[switch, port], number[peer.node, peer.port]]] = False
+        return LinkColumns(figures[0], figures[1], queues, up)
 
     @cached_property
     def _all(self) -> tuple[LinkLoad, ...]:
@@ -71,3 +100,11 @@ class LinkLoads(Sequence[LinkLoad]):
 
     def __getitem__(self, index: int | slice) -> LinkLoad | tuple[LinkLoad, ...]:
         return self._all[index]
+
+
+@cached_by_topology
+def _numbers(topology: Topology) -> Mapping[End, int]:
+    """The number of each direction by its sending end; port 0 is a host's NIC."""
+    ends = [(switch, port) for switch, ports in topology.ports.items() for port in ports]
+    ends += [(host.name, 0) for host in topology.hosts]
+    return {end: number for number, end in enumerate(ends)}

@@ -120,7 +120,8 @@ class ViewBuilder:
         oldest_ns = core.now_ns - QUEUE_AGE_NS
         queues = {end: packets for end, (at_ns, packets) in core.paths.queues.items() if at_ns >= oldest_ns}
         uplinks = self._uplinks.rates(core.now_ns)
-        return LinkLoads(core.topology, core.counters.loads, core.links.down_ports, uplinks, queues)
+        counters, down = core.counters, core.links.down_ports
+        return LinkLoads(core.topology, counters.loads, down, uplinks, queues, counters.figures)
 
 
 def _job(core: Core, job: Job, before_plan_ms: float | None) -> JobView:

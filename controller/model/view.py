@@ -5,6 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from controller.model.job import Measurement, Profile
 from controller.model.plan import Plan
@@ -28,6 +32,25 @@ class LinkLoad:
     marks: int | None
     up: bool
     queue_packets: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkColumns:
+    """Links as columns, shape (links,) each. NaN in `load` and `marks`, -1 in `queue_packets`: unknown."""
+
+    load: NDArray[np.float64]
+    marks: NDArray[np.float64]
+    queue_packets: NDArray[np.int32]
+    up: NDArray[np.bool_]
+
+
+@runtime_checkable
+class ColumnarLinks(Protocol):
+    """Links that are columns too: all ports of the switches in the order of `Topology.ports`, then the NICs
+    of the hosts. That spares an object for each link."""
+
+    def columns(self) -> LinkColumns:
+        """The links as columns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.model.view import JobView, View
+from controller.model.view import ColumnarLinks, JobView, LinkLoad, View
 from topo.graph import Topology
 
 UNKNOWN = -1
@@ -54,6 +54,12 @@ class StreamFabric:
             end: 2 * number + side for number, (a, b, _) in enumerate(ends) for side, end in enumerate((a, b))
         }
         self.directions = 2 * len(ends)
+        sending = [(switch, port) for switch, ports in topology.ports.items() for port in ports]
+        column = {
+            end: number for number, end in enumerate([*sending, *((h.name, 0) for h in topology.hosts)])
+        }
+        # For each direction, its place in the columns of `ColumnarLinks`.
+        self._column_at = np.array([column[end] for end in self._direction], np.intp)
         self.ends = tuple(self._direction)
         """The sending end of each direction: node and port, 0 for a host's NIC."""
         self._cable = [topology.cable_at[b if b[0] in topology.switch else a] for a, b, _ in ends]
@@ -85,8 +91,21 @@ class StreamFabric:
     def state(self, view: View) -> StreamState:
         """What the stream shows of a view of this fabric."""
         links = np.full((len(LINK_COLUMNS), self.directions), UNKNOWN, np.int32)
-        dead: set[int] = set()
-        for link in view.links:
+        if isinstance(view.links, ColumnarLinks):
+            columns = view.links.columns()
+            at, load, marks = self._column_at, columns.load, columns.marks
+            links[0] = np.where(np.isnan(load), UNKNOWN, np.rint(100 * np.nan_to_num(load)))[at]
+            links[1] = np.where(np.isnan(marks), UNKNOWN, np.nan_to_num(marks))[at]
+            links[2] = columns.queue_packets[at]
+            dead = set((np.flatnonzero(~columns.up[at]) // 2).tolist())
+        else:
+            dead = self._one_by_one(view.links, links)
+        return StreamState(view.time_ns, view.scenario, self._tables(view, dead), links)
+
+    def _one_by_one(self, found: Iterable[LinkLoad], links: NDArray[np.int32]) -> set[int]:
+        """Fill the figures of links that are no columns; the numbers of the cables that are down."""
+        dead = set()
+        for link in found:
             at = self._direction[link.src, link.src_port]
             if not link.up:
                 dead.add(at // 2)
@@ -96,7 +115,7 @@ class StreamFabric:
                 links[1, at] = link.marks
             if link.queue_packets is not None:
                 links[2, at] = link.queue_packets
-        return StreamState(view.time_ns, view.scenario, self._tables(view, dead), links)
+        return dead
 
     def _tables(self, view: View, dead: Set[int]) -> Tables:
         known = {s.name: s for s in view.switches}

@@ -5,11 +5,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+import pytest
+from fake_source import view
+
 from controller.live.host_uplinks import HostUplinks
 from controller.live.link_loads import LinkLoads
 from controller.live.messages import IterationReport
 from controller.live.notices import IterationDone, JobLeft
 from controller.model.job import Job, Profile
+from controller.model.view import ColumnarLinks
+from controller.northbound.stream_state import StreamFabric
 from topo.generate import leaf_spine
 from topo.graph import Link
 
@@ -51,3 +57,39 @@ def test_what_a_host_sends_is_known_from_its_workers_until_they_are_silent() -> 
     uplinks.noticed(JobLeft(0, left))
     assert uplinks.rates(100 * MS)["h1"] == 80_000_000.0
     assert uplinks.rates(10_000 * MS) == {}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_columns_say_the_same_as_the_links_one_by_one(seed: int) -> None:
+    """Also as the event stream shows them, which takes either."""
+    draw = np.random.default_rng(seed)
+    ends = [(name, port) for name, ports in TWICE.ports.items() for port in ports]
+    hosts = [host.name for host in TWICE.hosts]
+    figures = np.full((2, len(ends)), np.nan)
+    measured = {end: (float(draw.random()), int(draw.integers(0, 9))) for end in ends if draw.random() < 0.6}
+    for end, found in measured.items():
+        figures[:, ends.index(end)] = found
+    loads = LinkLoads(
+        TWICE,
+        measured,
+        frozenset(end for end in ends if draw.random() < 0.2),
+        {host: float(draw.random() * 2e9) for host in hosts if draw.random() < 0.6},
+        {end: int(draw.integers(0, 99)) for end in ends if draw.random() < 0.4},
+    )
+    for columnar in (loads, replace(loads, figures=figures)):
+        columns = columnar.columns()
+        assert isinstance(columnar, ColumnarLinks)
+        for number, link in enumerate(columnar):
+            assert columns.load[number] == pytest.approx(
+                link.load if link.load is not None else np.nan, nan_ok=True
+            )
+            assert columns.marks[number] == pytest.approx(
+                link.marks if link.marks is not None else np.nan, nan_ok=True
+            )
+            assert columns.queue_packets[number] == (-1 if link.queue_packets is None else link.queue_packets)
+            assert columns.up[number] == link.up
+        stream = StreamFabric(TWICE)
+        shown = replace(view(0), topology=TWICE, links=columnar, jobs=(), plan=None)
+        one_by_one = replace(shown, links=tuple(columnar))
+        assert (stream.state(shown).links == stream.state(one_by_one).links).all()
+        assert stream.state(shown).tables == stream.state(one_by_one).tables
