@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
 
 from controller.placement.latency import TABLE_I, ModelRow, table_row
 from sim.cluster import JobRequest, WorkloadError
 from sim.isolated import IsolatedJob
+from sim.models import data_parallel
 
 MEAN_GAP_S = 12_670.0
 """The mean time between two arrivals of the Dally paper's Poisson workload."""
@@ -46,17 +47,30 @@ def isolated_jobs(requests: Sequence[JobRequest], *, each: bool) -> list[Isolate
 
 def drawn(count: int, seed: int, *, each: bool) -> list[IsolatedJob]:
     """`count` jobs with the statistics of the Dally paper's workload, with Poisson arrivals."""
+    return [_job(*drawn_job, "") for drawn_job in _draws(count, seed, each)]
+
+
+def drawn_requests(count: int, seed: int, *, each: bool) -> list[JobRequest]:
+    """The jobs of `drawn` for the simulator of links. What they send and compute is that of `sim.models`."""
+    requests = []
+    for name, model, at, demand, ideal in _draws(count, seed, each):
+        shape = data_parallel(model)
+        iterations = max(1, round(ideal / (shape.compute_ns / 1e9)))
+        requests.append(JobRequest(name, model, round(at * 1e9), demand, iterations, shape))
+    return requests
+
+
+def _draws(count: int, seed: int, each: bool) -> Iterator[tuple[str, str, float, int, float]]:
+    """Name, model, arrival in s, GPUs, and running time without communication in s."""
     random = Random(f"{seed}/dally")
-    jobs, at = [], 0.0
-    models = list(_MIX)
+    at, models = 0.0, list(_MIX)
     for number in range(count):
         model = random.choices(models, [_MIX[m][0] for m in models])[0]
         _, demands, median, sigma = _MIX[model]
         demand = random.choices(list(demands), list(demands.values()))[0]
         work = median * random.lognormvariate(0.0, sigma)
-        jobs.append(_job(f"job-{number}", model, at, demand, work if each else work / demand, ""))
+        yield f"job-{number}", model, at, demand, work if each else work / demand
         at += random.expovariate(1 / MEAN_GAP_S)
-    return jobs
 
 
 def at_once(jobs: Sequence[IsolatedJob]) -> list[IsolatedJob]:

@@ -17,7 +17,7 @@ import numpy as np
 from controller.placement.latency import RULES
 from controller.placement.machines import Machines
 from controller.placement.schedulers import SCHEDULERS, SchedulerOptions, scheduler_named
-from polyrhythm.paper import harness
+from polyrhythm.paper import dally_shared, harness
 from polyrhythm.paper.dally_paper import (
     FIGURES,
     NEAR_POINTS,
@@ -38,6 +38,8 @@ MACHINES_A_RACK, GPUS_A_MACHINE = 8, 8
 """Dally, V-B."""
 ALL_RACKS = (2, 4, 8, 16)
 ARRIVALS = tuple(TABLES)
+MODELS = ("isolated", "shared")
+RACKS_OF = dict(zip(MODELS, (ALL_RACKS, dally_shared.RACKS), strict=True))
 WORK = ("each", "shared")
 LEASES = ("together", "own")
 _MARKS = dict(zip(VERDICTS, "=< ", strict=True))
@@ -111,6 +113,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="together: the leases of all jobs end at once, and all GPUs are offered; own: each job's lease "
         "begins when it gets its GPUs (default together)",
     )
+    parser.add_argument(
+        "--model",
+        choices=MODELS,
+        default=MODELS[0],
+        help="isolated: communication depends on a job's own placement; shared: jobs that Dally places meet "
+        "on links (default isolated)",
+    )
+    dally_shared.add_arguments(parser)
     harness.add_arguments(
         parser,
         "of the drawn jobs and of random placements",
@@ -120,17 +130,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Simulate and print. Returns 2 for bad options and a bad trace."""
-    args.racks = args.racks or ([RACKS] if args.quick else list(ALL_RACKS))
-    wrong = _wrong(args)
+    shared = args.model == MODELS[1]
+    args.racks = args.racks or ([RACKS] if args.quick else list(RACKS_OF[args.model]))
+    wrong = _wrong(args) or dally_shared.wrong(args)
+    least = {"seed": 0, "workers": 1}
     if wrong is None:
         try:
-            jobs = _workload(args)
-            check_isolated(_machines(min(args.racks)), jobs)
+            if shared:
+                requests = dally_shared.workload(args)
+            else:
+                jobs = _workload(args)
+                check_isolated(_machines(min(args.racks)), jobs)
         except (TraceError, WorkloadError) as error:
             wrong = str(error)
     if wrong is not None:
         return harness.refused(wrong)
-    return harness.run("dally", args, {"seed": 0, "workers": 1}, lambda: _experiment(args, jobs), to_text)
+    if shared:
+        return harness.run(
+            "dally", args, least, lambda: dally_shared.experiment(args, requests), dally_shared.to_text
+        )
+    return harness.run("dally", args, least, lambda: _experiment(args, jobs), to_text)
 
 
 def _wrong(args: argparse.Namespace) -> str | None:

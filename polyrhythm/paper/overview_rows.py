@@ -182,7 +182,7 @@ ABSENT = (
     Figure("CRUX, Figure 25", "CRUX beside job schedulers (none, Muri, HiveD)", None, None,
            "not run", "there is no such experiment yet"),
     Figure("Dally, shared links", "Dally's placements with paths, levels and time", None, None,
-           "not run", "there is no such experiment yet"),
+           "not run", "the paper has no such figure; polyrhythm paper dally --model shared measures ours"),
     Figure("routing paper, Figure 7", "time to assign paths beside the rivals'", None, None,
            "not run", "the paper's figure times process start and file polling of the rivals, too"),
 )  # fmt: skip

@@ -96,3 +96,38 @@ def test_the_papers_ratios() -> None:
 )
 def test_verdicts(ours: float, published: float, expected: str) -> None:
     assert verdict(ours, published) == expected
+
+
+def test_dallys_placements_on_shared_links(tmp_path, capsys) -> None:
+    # A job of 12 GPUs needs two machines. At 25 Gbit/s its gradients take longer than its compute.
+    job = {"model": "BERT", "total_iterations": "600", "time_per_iteration": "0.3", "max_parallelism": "12"}
+    trace = tmp_path / "two.json"
+    trace.write_text(json.dumps([job | {"job_id": str(n)} for n in range(2)]))
+    words = ["paper", "dally", "--model", "shared", "--racks", "1", "--trace", str(trace), "--workers", "1"]
+    words += ["--host-gbps", "25", "--policies", "crux"]
+    assert main([*words, "--json", "--out", str(tmp_path)]) == 0
+    report = json.loads(capsys.readouterr().out)
+    rows = {(r["arrivals"], r["policy"]): r for r in report["rows"]}
+    assert set(rows) == {(a, p) for a in ("batch", "poisson") for p in ("ecmp", "crux")}
+    assert report["largest_demand"] == 12
+    for row in rows.values():
+        assert (row["machines_gpu_time"], row["racks_gpu_time"]) == (1.0, 0.0)
+        assert 0 < row["network_time"] < 1
+        assert row["makespan"] >= row["jct_p99"] >= row["jct_median"]
+    for (arrivals, _), row in rows.items():
+        ratio_of_means = row["jct_mean"] / rows[arrivals, "ecmp"]["jct_mean"]
+        assert row["shorter_by"]["jct_mean"] == pytest.approx(1 - ratio_of_means, abs=1e-3)
+    assert (tmp_path / "jobs-shared.csv").read_text().count("\n") == 1 + 4 * 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--oversubscription", "0"], "--oversubscription: 0.0; legal: a number from 0.1 to 100"),
+        (["--load", "nan"], "--load: nan; legal: a number from 0.01 to 100"),
+        (["--policies", "none"], "--policies: 'none'"),
+    ],
+)
+def test_bad_options_of_shared_links(words, message, capsys) -> None:
+    assert main(["paper", "dally", "--model", "shared", "--jobs", "3", *words]) == 2
+    assert message in capsys.readouterr().err
