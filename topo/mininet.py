@@ -11,16 +11,16 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from topo.addresses import host_prefix, is_ipv6
 from topo.graph import Topology
 
+Result = TypeVar("Result")
 TOOLS = {
     "mnexec": "mininet",
     "ip": "iproute2",
@@ -131,7 +131,7 @@ class MininetFabric:
 
         Call it from the main thread: the kernel kills the process when the thread that started it ends.
         """
-        inside = ["mnexec", "-a", str(self._node(node).pid), "setpriv", "--pdeathsig", "KILL", "--", *argv]
+        inside = ["mnexec", "-a", str(self.pid(node)), "setpriv", "--pdeathsig", "KILL", "--", *argv]
         process: subprocess.Popen[Any] = subprocess.Popen(inside, **options)
         self._processes.append(process)
         return process
@@ -143,7 +143,7 @@ class MininetFabric:
             MininetError: the command failed; the message has its last line.
         """
         done = subprocess.run(
-            ["mnexec", "-a", str(self._node(node).pid), *argv],
+            ["mnexec", "-a", str(self.pid(node)), *argv],
             input=text, capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode:
@@ -151,16 +151,20 @@ class MininetFabric:
             raise MininetError(f"{node}: {' '.join(argv)}: {said}")
         return done.stdout
 
-    def inside(self, node: str, make: Callable[[], socket.socket]) -> socket.socket:
-        """A socket that `make` opens in a node's namespace. It stays in that namespace.
+    def pid(self, node: str) -> int:
+        """A process that lives in a node's namespace for as long as the network does."""
+        return int(self._node(node).pid)
+
+    def inside(self, node: str, call: Callable[[], Result]) -> Result:
+        """What `call` returns in a node's namespace. A socket that it opens stays in that namespace.
 
         Raises:
-            MininetError: the socket cannot be opened.
+            MininetError: it raises OSError; a socket cannot be opened.
         """
         # A thread enters a namespace, not a process. With its own thread this one stays where it is.
         with ThreadPoolExecutor(1) as thread:
             try:
-                return thread.submit(_enter_and, self._node(node).pid, make).result()
+                return thread.submit(_enter_and, self.pid(node), call).result()
             except OSError as error:
                 raise MininetError(f"{node}: no socket in its namespace: {error.strerror}") from None
 
@@ -234,12 +238,12 @@ class MininetFabric:
             self.run(node, ["ethtool", "-K", interface, *flags])
 
 
-def _enter_and(pid: int, make: Callable[[], socket.socket]) -> socket.socket:
+def _enter_and(pid: int, call: Callable[[], Result]) -> Result:
     with Path(f"/proc/{pid}/ns/net").open() as namespace:
         if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET):
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
-    return make()
+    return call()
 
 
 def port_interfaces(topology: Topology) -> Mapping[str, Mapping[int, str]]:

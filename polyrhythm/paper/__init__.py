@@ -46,6 +46,10 @@ EXPERIMENTS = {
         "random scenarios on packets under ECMP, CRUX, CASSINI, MLTCP and the default policy: gains, losers, "
         "and the planner's judge",
     ),
+    "real-training": (
+        "polyrhythm.paper.real_training",
+        "unchanged PyTorch and Open MPI jobs on network namespaces, under ECMP and under ours (root)",
+    ),
     "crux-microbench": (
         "polyrhythm.paper.crux_microbench",
         "paths, priorities and levels against the optimum of 1,500 small cases (CRUX, section 4.4)",
