@@ -10,11 +10,20 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from fake_source import CAPACITY, JOBS, Running, running, view
+from fake_source import CAPACITY, JOBS, TOPOLOGY, Running, running, view
 from page_rig import ARGS, CHROMIUM, Watched, axe_findings
 
 from controller.model.view import LinkLoad, SwitchView
 from controller.northbound.cut_routes import CutLinkOut
+from controller.northbound.history_routes import (
+    EventsOut,
+    HistoryKind,
+    LinkColumnsOut,
+    MeasuredPastOut,
+    MomentOut,
+    PastJobOut,
+    PastPlanInForceOut,
+)
 from controller.northbound.operations import Operations
 
 pytestmark = pytest.mark.skipif(
@@ -197,6 +206,56 @@ def test_a_link_of_an_emulated_fabric_is_cut_after_a_question_and_mended(browser
         server.publish(replace(view(2, down=frozenset()), emulated=True))
         expect(details.get_by_role("button", name="Cut leaf1-spine2")).to_be_visible()
         context.close()
+
+
+class Past:
+    """A past in which one link was down and another one full."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    async def history(self, kind: HistoryKind, *_: object) -> MeasuredPastOut:
+        return MeasuredPastOut(kind=kind, step_ns=1, times_ns=(), series=(), next=None)
+
+    async def log(self, *_: object) -> EventsOut:
+        return EventsOut(time_ns=1, events=(), next=None)
+
+    async def moment(self, time_ns: int) -> MomentOut:
+        self.asked.append(time_ns)
+        empty = [None] * (2 * (len(TOPOLOGY.links) + len(TOPOLOGY.hosts)))
+        return MomentOut(
+            time_ns=time_ns // 10**9 * 10**9,
+            step_ns=10**9,
+            links=LinkColumnsOut(load=(97.6, *empty[1:]), marks=tuple(empty)),
+            jobs={"vgg19": PastJobOut(mean_ms=412.5)},
+            present=("vgg19",),
+            plan=PastPlanInForceOut(version=2, policy="crux", made_ns=None, reason="vgg19 has arrived"),
+            down=("leaf1-spine3", "spine4"),
+            alarms=None,
+        )
+
+
+def test_the_timeline_goes_back_to_a_time_of_the_past(browser: object) -> None:
+    past = Past()
+    with running(view(100), operations=Operations(history=past)) as server:
+        context = browser.new_context()
+        watched = Watched(context.new_page(), f"{server.url}#/timeline?at=5400000000")
+        moment = watched.page.locator("#moment")
+        expect(moment.locator("h2")).to_have_text("The fabric at 5.0 s")
+        facts = moment.locator(".pairs")
+        for words in ("version 2 of crux", "vgg19 has arrived", "leaf1-spine3, spine4", "not known"):
+            expect(facts).to_contain_text(words)
+        expect(moment.locator("tr[data-row=vgg19] td").first).to_have_text("412.5")
+        label = re.compile(r"Highest Load: \w+ to \w+, 98 %. Down: leaf1-spine3\.")
+        expect(moment.locator("canvas")).to_have_attribute("aria-label", label)
+        assert past.asked == [5_400_000_000]
+        watched.page.get_by_role("slider", name="Time").focus()
+        watched.page.keyboard.press("ArrowLeft")
+        expect(moment.locator("h2")).to_have_text("The fabric at 4.0 s")
+        watched.page.locator("#timeline").get_by_role("button", name="Now").click()
+        expect(moment).to_have_count(0)
+        context.close()
+        assert watched.errors == []
 
 
 def test_jobs_below_their_floor_and_left_out_ones_are_marked(watched: Watched, server: Running) -> None:

@@ -180,9 +180,9 @@ export interface MomentOfPast {
   links: Omit<Columns, "queue_packets">;
   jobs: Record<string, { mean_ms: number | null }>;
   plan: { version: number; policy: string; reason: string } | null;
-  /** Names of cables and switches. */
-  down: string[];
-  alarms: { name: string; text: string }[];
+  /** Names of cables and switches. null, as for alarms: the state of that time is not known. */
+  down: string[] | null;
+  alarms: { name: string; text: string }[] | null;
 }
 export interface WhatIf {
   time_ns: number;
