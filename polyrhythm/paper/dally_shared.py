@@ -214,7 +214,7 @@ def _figures(outcomes: Sequence[JobOutcome], leaf: dict[str, str]) -> dict[str, 
         "queued_mean": round(float(np.mean([seconds(o.waited) for o in outcomes])), 1),
         "machines_gpu_time": round(float(gpu_time[several].sum() / gpu_time.sum()), 4),
         "racks_gpu_time": round(float(gpu_time[across].sum() / gpu_time.sum()), 4),
-        "network_time": round(float(1 - computed / gpu_time.sum()), 4),
+        "network_time": round(max(0.0, float(1 - computed / gpu_time.sum())), 4),
     }
 
 
