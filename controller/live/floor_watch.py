@@ -20,7 +20,7 @@ from controller.model.plan import JobPlan, Plan
 log = logging.getLogger(__name__)
 
 BREACH_ITERATIONS = 10
-"""So many iterations in a row above the floor are a breach (issue 15, point 2)."""
+"""So many iterations in a row above the floor are a breach."""
 
 
 @dataclass(frozen=True, slots=True)

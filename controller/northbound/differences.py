@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from controller.northbound.stream_state import LINK_COLUMNS, UNKNOWN, Row, StreamFabric, StreamState
 
 MOST_BYTES = 20_000
-"""The most bytes of one difference as an event (issue 19)."""
+"""The most bytes of one difference as an event. Chosen: 200 pages cost 4 MB/s."""
 KEPT = 60
 """Differences that a client may have missed. Chosen: a minute, longer than a browser takes to come back."""
 _NAMES_BYTES = 400

@@ -27,7 +27,7 @@ from controller.northbound.stream_state import StreamFabric
 log = logging.getLogger(__name__)
 
 INTERVAL_S = 1.0
-"""The least time between two differences, in host time (issue 19)."""
+"""The least time between two differences, in host time. Chosen."""
 HEARTBEAT_S = 10.0
 RETRY_MS = 1000
 # Chosen: the level below zlib's default, for speed.
