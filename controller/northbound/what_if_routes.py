@@ -10,7 +10,9 @@ from fastapi import APIRouter, Body
 from pydantic import Field
 
 from controller.northbound import schema
+from controller.northbound.access import requires
 from controller.northbound.problems import leading, problems
+from controller.northbound.tokens import Role
 
 MOST_POLICIES = 32
 _ERRORS = problems(
@@ -86,6 +88,7 @@ def what_if_routes(operations: WhatIfOperations | None) -> APIRouter:
         description="The present jobs run for a minute on the present fabric under each policy, in a process "
         "beside the controller. One question is answered at a time. Nothing is changed.",
         responses=_ERRORS,
+        dependencies=[requires(Role.JOB)],
     )
     async def compare(asked: Annotated[WhatIfIn | None, Body()] = None) -> WhatIfOut:
         return await leading(operations).compare(None if asked is None else asked.policies)

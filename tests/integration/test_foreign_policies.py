@@ -267,6 +267,7 @@ def test_rest_shows_the_policy_and_takes_none(site: Path) -> None:
     takes = {path.removeprefix("/api/v1/") for path, methods in paths.items() if set(methods) != {"get"}}
     assert takes == {
         "fabric/links/{name}/circle",
+        "fabric/links/{name}/cut",
         "fabric/links/{name}/drain",
         "fabric/switches/{name}/drain",
         "jobs",
@@ -275,6 +276,7 @@ def test_rest_shows_the_policy_and_takes_none(site: Path) -> None:
         "plan/dry-run",
         "plans/{version}/rollback",
         "policy",
+        "what-if",
     }
     # What a REST request could name is a registered policy only.
     assert registered_policy("path-per-job").routing == policy_named("path_per_job:POLICY").routing
