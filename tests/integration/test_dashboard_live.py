@@ -80,8 +80,9 @@ def test_an_operator_works_with_the_page(address: str) -> None:
         change_the_policy_twice(page, address, context)
         keep(page, "operations")
         look_at_the_log(page, address)
-        # The browser notes the conflict that this test makes.
-        assert [words for words in watched.errors if "412 (Precondition Failed)" not in words] == []
+        # The browser notes the conflict that this test makes, and the plan may change while a circle turns.
+        unknown = [words for words in watched.errors if not re.search(r"412 \(Precond|409 \(Conflict", words)]
+        assert unknown == []
         assert watched.foreign == []
         browser.close()
 
