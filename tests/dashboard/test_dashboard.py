@@ -13,7 +13,7 @@ import pytest
 from fake_source import CAPACITY, JOBS, TOPOLOGY, Running, running, view
 from page_rig import ARGS, CHROMIUM, Watched, axe_findings
 
-from controller.model.view import LinkLoad, SwitchView
+from controller.model.view import LinkLoad, StrayCounter, SwitchView
 from controller.northbound.cut_routes import CutLinkOut
 from controller.northbound.history_routes import (
     EventsOut,
@@ -139,6 +139,24 @@ def test_picking_tells_why_and_has_an_address(watched: Watched) -> None:
     expect(details.get_by_role("button", name="Cut leaf1-spine2")).to_have_count(0)
     page.go_back()
     expect(details).to_contain_text("Choose a job")
+
+
+def test_packets_that_a_host_may_not_send_are_shown_by_port_and_reason(
+    watched: Watched, server: Running
+) -> None:
+    page, details = watched.page, watched.page.locator("#details")
+    page.goto(f"{server.url}#/fabric?pick=host%3Ah2")
+    expect(details.locator("#strays")).to_have_text("cnp 3")
+    page.goto(f"{server.url}#/fabric?pick=host%3Ah1")
+    expect(details).to_contain_text("h1")
+    expect(details.locator("#strays")).to_have_count(0)
+    page.goto(f"{server.url}#/fabric?pick=switch%3Aleaf1")
+    expect(details.locator("#strays")).to_have_text("h2: cnp 3")
+    leaf = replace(
+        view(0).switches[0], strays=(StrayCounter(2, "cnp", 3), StrayCounter(1, "unplanned", 1200))
+    )
+    server.publish(replace(view(1), switches=(leaf, *view(0).switches[1:])))
+    expect(details.locator("#strays li")).to_have_text(["h2: cnp 3", "h1: unplanned 1\u2009200"])
 
 
 def test_the_map_is_walked_by_keyboard_alone(watched: Watched) -> None:

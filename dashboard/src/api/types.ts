@@ -41,6 +41,8 @@ export interface JobRow {
 }
 
 export interface SwitchRow { state: string; entries: number; drained: boolean; strays: number }
+/** Packets of the host on `port` that hosts may not send; `reason` as in docs/southbound.md. */
+export interface Stray { port: number; host: string; reason: string; packets: number }
 export interface CableRow { up: boolean; drained: boolean }
 export interface SharedRow { src: string; dst: string; jobs: string[]; score: number }
 export interface AlarmRow { kind: string; subject: string; since_ns: number; text: string }

@@ -3,7 +3,7 @@
 
 import type { ComponentChildren } from "preact";
 import type { Live } from "../api/live";
-import type { Flow, JobDetail } from "../api/types";
+import type { Flow, JobDetail, Stray } from "../api/types";
 import type { Fetched } from "../state/use_answer";
 import { choose, hrefOf, state } from "../state/store";
 import * as format from "../ui/format";
@@ -119,7 +119,26 @@ function Switch({ name, live }: { name: string; live: Live }) {
         ["state", row.drained ? `${row.state}, drained` : row.state], ["device id", switches.device_id[at]],
         ["table entries", format.count(row.entries)], ["illegal packets of hosts", format.count(row.strays)],
       ]} />
+      <Strays leaf={name} live={live} />
       <p><a href={hrefOf({ kind: "switch", id: name }, "operations")}>Tables and drain</a></p>
+    </>
+  );
+}
+
+/** What a switch counted of packets that its hosts, or one of them, may not send. */
+function Strays({ leaf, host, live }: { leaf: string; host?: string; live: Live }) {
+  const total = live.tables.switches[leaf]?.strays ?? 0;
+  const answer = useAnswer<{ strays_by_port: Stray[] }>(total > 0 ? `fabric/switches/${part(leaf)}` : null, total);
+  if (answer.fault) return <Fault fault={answer.fault} what="Illegal packets" />;
+  const strays = (answer.value?.strays_by_port ?? []).filter((one) => host === undefined || one.host === host);
+  if (strays.length === 0) return null;
+  return (
+    <>
+      <h4>Illegal packets</h4>
+      <ul class="plain" id="strays">
+        {strays.slice(0, FLOWS_SHOWN).map((one) => <li key={`${one.port}/${one.reason}`}>{host === undefined && `${one.host}: `}{one.reason} {format.count(one.packets)}</li>)}
+        {strays.length > FLOWS_SHOWN && <li class="muted">and {strays.length - FLOWS_SHOWN} more</li>}
+      </ul>
     </>
   );
 }
@@ -141,6 +160,7 @@ function Host({ name, live, jobs }: { name: string; live: Live; jobs: string[] }
         ["NIC", format.rate(hosts.rate_bps[at])], ["sends", load(name, leaf)], ["receives", load(leaf, name)],
       ]} />
       <ul class="plain">{jobs.filter((job) => live.tables.jobs[job]!.hosts.includes(at)).map((job) => <li key={job}><JobName name={job} jobs={jobs} /></li>)}</ul>
+      <Strays leaf={leaf} host={name} live={live} />
     </>
   );
 }
