@@ -148,6 +148,14 @@ class Topology:
         return MappingProxyType({n: MappingProxyType(dict(sorted(p.items()))) for n, p in table.items()})
 
     @cached_property
+    def directions(self) -> Mapping[tuple[str, int], int]:
+        """The number of each direction of a cable by its sending end, (node, port): the ports of the switches
+        in the order of `ports`, then the NICs of the hosts, which have port 0."""
+        ends = [(switch, port) for switch, ports in self.ports.items() for port in ports]
+        ends += [(host.name, 0) for host in self.hosts]
+        return MappingProxyType({end: number for number, end in enumerate(ends)})
+
+    @cached_property
     def cables(self) -> Mapping[tuple[str, str], tuple[tuple[str, int], tuple[str, int]]]:
         """The two ends, (node, port), of every cable by its name: its ends, sorted.
 

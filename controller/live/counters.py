@@ -63,9 +63,8 @@ class FabricCounters:
         self._last: dict[tuple[str, int], _PortTotal] = {}
         self._load: dict[tuple[str, int], tuple[float, int]] = {}
         self._cells: Mapping[str, Mapping[tuple[int, int], Sequence[int]]] = {}
-        ends = [(switch, port) for switch, ports in topology.ports.items() for port in ports]
-        self._number = {end: number for number, end in enumerate(ends)}
-        self._figures = np.full((2, len(ends)), np.nan)
+        # The ports of the switches come first among the directions.
+        self._figures = np.full((2, sum(map(len, topology.ports.values()))), np.nan)
         self.queues: Sequence[QueueCounter] = ()
         self.read_ns: int | None = None
         # Packets that each switch has dropped or remarked at its ports to hosts, for hosts may not send them.
@@ -136,8 +135,8 @@ class FabricCounters:
             return
         busy = (total.bytes - last.bytes) * 8e9 / (rate_bps * (now_ns - last.time_ns))
         found = self._load[switch, port] = (min(1.0, busy), max(0, total.marks - last.marks))
-        self._figures[:, self._number[switch, port]] = found
+        self._figures[:, self._topology.directions[switch, port]] = found
 
     def _forget(self, switch: str, port: int) -> None:
         if self._load.pop((switch, port), None) is not None:
-            self._figures[:, self._number[switch, port]] = np.nan
+            self._figures[:, self._topology.directions[switch, port]] = np.nan

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.model.view import LinkColumns, LinkLoad
-from controller.routing.topology_cache import cached_by_topology
 from topo.graph import Topology
 
 End = tuple[str, int]
@@ -40,7 +39,7 @@ class LinkLoads(Sequence[LinkLoad]):
 
     def columns(self) -> LinkColumns:
         """The same as columns; see `ColumnarLinks`."""
-        topology, number = self.topology, _numbers(self.topology)
+        topology, number = self.topology, self.topology.directions
         count = len(number)
         figures, queues = np.full((2, count), np.nan), np.full(count, -1, np.int32)
         if self.figures is not None:
@@ -100,11 +99,3 @@ class LinkLoads(Sequence[LinkLoad]):
 
     def __getitem__(self, index: int | slice) -> LinkLoad | tuple[LinkLoad, ...]:
         return self._all[index]
-
-
-@cached_by_topology
-def _numbers(topology: Topology) -> Mapping[End, int]:
-    """The number of each direction by its sending end; port 0 is a host's NIC."""
-    ends = [(switch, port) for switch, ports in topology.ports.items() for port in ports]
-    ends += [(host.name, 0) for host in topology.hosts]
-    return {end: number for number, end in enumerate(ends)}

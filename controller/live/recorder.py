@@ -76,12 +76,8 @@ class Recorder:
             for port, peer in ports.items()
         ]
         names += [(h.name, h.leaf) for h in topology.hosts]
-        ends = [(switch, port) for switch, ports in topology.ports.items() for port in ports]
-        ends += [(host.name, 0) for host in topology.hosts]
-        self.number_of_end = {end: number for number, end in enumerate(ends)}
-        """The numbers of the directions by their sending end; port 0 is a host's NIC."""
         self.directions = {f"{src}>{dst}": number for number, (src, dst) in enumerate(names)}
-        """The numbers of the directions of cables by name, in the order of `LinkLoads`."""
+        """The numbers of the directions of cables by name, those of `Topology.directions`."""
         most = min(_MOST_SAMPLES, max(8, _SAMPLE_BYTES // (5 * max(1, len(names)))))
         self.samples: deque[LoadSample] = deque(maxlen=most)
         self._jobs: dict[str, _JobReports] = {}

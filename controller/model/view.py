@@ -46,8 +46,8 @@ class LinkColumns:
 
 @runtime_checkable
 class ColumnarLinks(Protocol):
-    """Links that are columns too: all ports of the switches in the order of `Topology.ports`, then the NICs
-    of the hosts. That spares an object for each link."""
+    """Links that are columns too, in the order of `Topology.directions`. That spares an object for each
+    link."""
 
     def columns(self) -> LinkColumns:
         """The links as columns."""

@@ -14,6 +14,7 @@ from controller.model.view import ColumnarLinks, JobView, LinkLoad, View
 from topo.graph import Topology
 
 UNKNOWN = -1
+End = tuple[str, int]
 """Stands for an unknown figure in the columns of links."""
 LINK_COLUMNS = ("load", "marks", "queue_packets")
 Row = Mapping[str, Any]
@@ -35,6 +36,19 @@ class StreamState:
     links: NDArray[np.int32]
 
 
+def sending_ends(topology: Topology) -> tuple[End, ...]:
+    """The sending end of each direction of a cable, node and port (0: a host's NIC), in the order of the
+    stream: both of the first cable, both of the second one, and so on."""
+    return tuple(end for a, b, _ in _cables(topology) for end in (a, b))
+
+
+def _cables(topology: Topology) -> list[tuple[End, End, int]]:
+    """Both ends of each cable and its bit/s: those between switches in the order of the topology, then those
+    of the hosts."""
+    between = [((k.a, k.a_port), (k.b, k.b_port), k.rate_bps) for k in topology.links]
+    return between + [((h.name, 0), (h.leaf, h.leaf_port), h.rate_bps) for h in topology.hosts]
+
+
 class StreamFabric:
     """A fabric in the stream: its columns, and the numbers of nodes and directions.
 
@@ -48,20 +62,13 @@ class StreamFabric:
         node = {name: number for number, name in enumerate(names)}
         first_host = len(topology.switches)
         self.host = {h.name: number for number, h in enumerate(topology.hosts)}
-        ends = [((k.a, k.a_port), (k.b, k.b_port), k.rate_bps) for k in topology.links]
-        ends += [((h.name, 0), (h.leaf, h.leaf_port), h.rate_bps) for h in topology.hosts]
-        self._direction = {
-            end: 2 * number + side for number, (a, b, _) in enumerate(ends) for side, end in enumerate((a, b))
-        }
-        self.directions = 2 * len(ends)
-        sending = [(switch, port) for switch, ports in topology.ports.items() for port in ports]
-        column = {
-            end: number for number, end in enumerate([*sending, *((h.name, 0) for h in topology.hosts)])
-        }
-        # For each direction, its place in the columns of `ColumnarLinks`.
-        self._column_at = np.array([column[end] for end in self._direction], np.intp)
-        self.ends = tuple(self._direction)
+        ends = _cables(topology)
+        self.ends = sending_ends(topology)
         """The sending end of each direction: node and port, 0 for a host's NIC."""
+        self._direction = {end: number for number, end in enumerate(self.ends)}
+        self.directions = len(self.ends)
+        # For each direction, its place in the columns of `ColumnarLinks`.
+        self._column_at = np.array([topology.directions[end] for end in self.ends], np.intp)
         self._cable = [topology.cable_at[b if b[0] in topology.switch else a] for a, b, _ in ends]
         self.columns: dict[str, Any] = {
             "name": topology.name,

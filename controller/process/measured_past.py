@@ -41,7 +41,7 @@ from controller.northbound.history_routes import (
 )
 from controller.northbound.paging import cursor_after, page, parsed_number
 from controller.northbound.problems import OperationError
-from controller.northbound.stream_state import StreamFabric
+from controller.northbound.stream_state import sending_ends
 
 _DAY_NS = 86_400_000_000_000
 _NS_PER_MS = 1e6
@@ -55,9 +55,8 @@ class RunningHistory:
         self._recorder = recorder
         self._reasons = reasons
         # For each direction of the event stream, its number in the history.
-        self._order = np.array(
-            [recorder.number_of_end[end] for end in StreamFabric(core.topology).ends], dtype=np.intp
-        )
+        numbers = core.topology.directions
+        self._order = np.array([numbers[end] for end in sending_ends(core.topology)], dtype=np.intp)
 
     async def history(
         self,
