@@ -297,8 +297,10 @@ def _alike(a: Job, b: Job) -> bool:
         return True
     if len(a.flows) != len(b.flows) or replace(a, profile=b.profile, flows=b.flows) != b:
         return False
-    ends = ([(f.name, f.job, f.src, f.dst) for f in job.flows] for job in (a, b))
-    return next(ends) == next(ends)
+    return all(
+        (f.name, f.job, f.src, f.dst) == (g.name, g.job, g.src, g.dst)
+        for f, g in zip(a.flows, b.flows, strict=True)
+    )
 
 
 def _with_pcie_of(job: Job, first: Job) -> Job:

@@ -31,7 +31,7 @@ class PlanBasis:
 def changes(before: PlanBasis, after: PlanBasis) -> Iterator[str]:
     """What is different, in words, the most important first."""
     for words, was, now in (
-        ("down: ", _down(before.condition), _down(after.condition)),
+        ("down: ", frozenset(before.condition.failed_names), frozenset(after.condition.failed_names)),
         ("drained: ", _drained(before.condition), _drained(after.condition)),
     ):
         if new := now - was:
@@ -90,11 +90,6 @@ class PlanReasons:
     def of(self, version: int) -> tuple[int | None, str]:
         """When a plan came into force, and what had changed; None and "": that is not known."""
         return self._made.get(version, (None, ""))
-
-
-def _down(condition: FabricCondition) -> Set[str]:
-    links, switches = condition.failed
-    return switches | {"-".join(cable) for cable in links}
 
 
 def _drained(condition: FabricCondition) -> Set[str]:

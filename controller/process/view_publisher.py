@@ -183,13 +183,13 @@ class ViewPublisher:
     def _record(self) -> None:
         """Record the present state, for those who look back."""
         core = self._core
-        plan, (links, switches) = core.plan, core.condition.failed
+        plan = core.plan
         state = PastState(
             core.now_ns,
             None if plan is None else plan.version,
             "" if plan is None else plan.policy.name,
             tuple(job.name for job in core.registry.jobs),
-            (*sorted(switches), *sorted("-".join(cable) for cable in links)),
+            core.condition.failed_names,
             self._alarms,
         )
         self.recorder.states.add(state)

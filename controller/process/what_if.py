@@ -91,7 +91,8 @@ class RunningWhatIf:
     async def _compare(self, policies: Sequence[str] | None) -> WhatIfOut:
         core = self._core
         time_ns, present = core.now_ns, self._present()
-        left_out = tuple(job.name for job in core.registry.jobs if job not in present.jobs)
+        simulated = {job.name for job in present.jobs}
+        left_out = tuple(job.name for job in core.registry.jobs if job.name not in simulated)
         # Importing policies takes a while.
         found = await asyncio.to_thread(_policies, policies, core.settings.policy)
         left_s, results = QUESTION_CPU_S, list[PolicyOutcomeOut]()

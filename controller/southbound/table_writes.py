@@ -61,6 +61,12 @@ class FabricCondition:
         """The cables and switches that do not work."""
         return self.down_links - self.drained_links, self.down_switches - self.drained_switches
 
+    @property
+    def failed_names(self) -> tuple[str, ...]:
+        """The switches that do not work, then the cables ("leaf1-spine2"), each sorted."""
+        links, switches = self.failed
+        return (*sorted(switches), *sorted("-".join(cable) for cable in links))
+
 
 @dataclass(frozen=True, slots=True)
 class DesiredState:
