@@ -150,9 +150,7 @@ class State(NamedTuple):
     place: NDArray[np.int32]  # (T,) a task's index in it, -1 if it is not there
     levels: Any  # (L,) of LEVEL: links by level
     rank: NDArray[np.int32]  # (L,) a link's index in it, as above
-    weights: NDArray[
-        np.float64
-    ]  # (J, STEPS) a loop's weight by the part of its bytes that is sent; (J, 0): 1
+    weights: NDArray[np.float64]  # (J, STEPS) by the part of a loop's bytes that is sent; (J, 0): 1
     jobs: NDArray[np.int64]  # (J, JOB_COLUMNS)
     log: NDArray[np.int64]  # (K, 3): loop, iteration's length, how many
     last_log: NDArray[np.int32]  # (J,) the loop's last entry, -1 if none

@@ -189,7 +189,6 @@ export interface MomentOfPast {
 export interface WhatIf {
   time_ns: number;
   horizon_ms: number;
-  took_ms?: number;
   results: {
     policy: string; fault: string | null; gpu_utilisation?: number | null;
     jobs: { job: string; mean_ms: number | null; alone_ms: number | null }[];

@@ -64,7 +64,7 @@ function Results({ answer, jobs, present }: { answer: WhatIf; jobs: string[]; pr
   const shown = names.slice(0, JOBS_SHOWN);
   return (
     <>
-      <p>{format.shortMs(answer.horizon_ms)} ms of the fabric were simulated{answer.took_ms === undefined ? "" : ` in ${format.shortMs(answer.took_ms / 1000)} s`}. Bars of jobs: mean iteration, as a multiple of the iteration alone; shorter is better.</p>
+      <p>{format.shortMs(answer.horizon_ms)} ms of the fabric were simulated. Bars of jobs: mean iteration, as a multiple of the iteration alone; shorter is better.</p>
       <div class="scroll" tabIndex={0} role="region" aria-label="Iterations by policy">
         <table class="bars">
           <caption>Iterations by policy{names.length > shown.length ? `; the ${shown.length} worst off of ${names.length} jobs` : ""}</caption>

@@ -100,9 +100,8 @@ class TrainingCluster:
     """Two leaves with two hosts each and `spines` spines, all links of `rate_bps` bit/s; a controller with
     `policy`, and an agent with the driver `sockets` on each host.
 
-    `hash_known`: whether the controller knows how switches choose among equal paths. `more` ends the
-    configuration of a host's agent. Files are in `folder`, whose path is short. Without `start` it is a
-    network only.
+    `hash_known`: whether the controller knows how switches choose among equal paths. Files are in `folder`,
+    whose path is short. Without `start` it is a network only.
 
     Raises:
         MininetError: it cannot be built.
@@ -119,7 +118,6 @@ class TrainingCluster:
         rate_bps: int,
         policy: str,
         hash_known: bool = True,
-        more: Mapping[str, str] = {},
     ) -> None:
         folder.mkdir(exist_ok=True)
         file = folder / "training.json"
@@ -127,7 +125,7 @@ class TrainingCluster:
         self._scenario = replace(load_scenario(file), hash_known=hash_known)
         self.topology, self.rate_bps = self._scenario.topology, rate_bps
         self.folder, self._policy, self._web = folder, policy, ""
-        self._started, self._more = 0, more
+        self._started = 0
         self.processes: list[subprocess.Popen[Any]] = []
         self.network = MininetFabric(self.topology, PACKET_BYTES)
 
@@ -156,7 +154,7 @@ class TrainingCluster:
                 f'socket = "{own}/agent.sock"\n[nic]\ndriver = "sockets"\n'
                 f"rate_mbps = {host.rate_bps / 1e6}\n"
                 f'[sockets]\nmap = "{own}/sockets"\n'
-                f"[hosts]\n{addresses}{self._more.get(host.name, '')}",
+                f"[hosts]\n{addresses}",
                 encoding="utf-8",
             )
             argv = ["agent", "--config", str(config)]
