@@ -178,6 +178,7 @@ def cut_and_mend(page: object, address: str, path: list[str]) -> None:
     details.get_by_role("button", name="Leave it").click()
     expect(page.locator("#facts")).to_contain_text("all up")
     details.get_by_role("button", name=f"Cut {leaf}-{spine}").click()
+    expect(details.get_by_role("button", name="Yes, cut it")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("#facts")).to_contain_text("1 down")
     row = details.locator("tr[data-row='late/h1>h9']")
@@ -241,7 +242,8 @@ def change_the_policy_twice(page: object, address: str, context: object) -> None
     assert done.ok, done.text()
     policy.get_by_role("button", name="Use this policy").click()
     expect(policy.locator(".conflict")).to_contain_text("Somebody has changed it meanwhile")
-    expect(policy).to_contain_text("ecmp")
+    # The policy in use, not the one in the list of choices: its tag has come too.
+    expect(policy.locator("dd").first).to_contain_text("ecmp")
     policy.get_by_role("button", name="Use this policy").click()
     expect(policy.locator(".done")).to_contain_text("crux makes the plans now")
     expect(page.locator("#facts")).to_contain_text("crux")
