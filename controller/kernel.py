@@ -9,6 +9,7 @@ import logging
 import os
 import pickle
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -26,21 +27,44 @@ class KernelsUnavailableError(ImportError):
     """Numba cannot be imported. The caller then uses the plain reference."""
 
 
+@dataclass
+class _Use:
+    """Whether this process leaves the kernels out."""
+
+    left_out: bool = False
+
+
+_use = _Use()
+
+
 def available() -> bool:
+    """Whether this process uses compiled kernels: Numba is installed, and they are not left out. Does not
+    import Numba."""
+    return installed() and not _use.left_out
+
+
+@cache
+def installed() -> bool:
     """Whether Numba is installed. Does not import it."""
     return importlib.util.find_spec("numba") is not None
+
+
+def leave_out(yes: bool) -> None:
+    """From now on this process uses the plain references, because another one compiles the kernels; or the
+    kernels again."""
+    _use.left_out = yes
 
 
 def load_compiler() -> None:
     """Import Numba, where it is installed. This takes some tenths of a second once in a process, and compiles
     nothing."""
-    if available():
+    if installed():
         import_module("numba")
 
 
 def version() -> str | None:
     """The version of Numba, None without Numba. Imports it."""
-    if not available():
+    if not installed():
         return None
     return str(import_module("numba").__version__)
 
@@ -68,7 +92,7 @@ def cache_folder(*sources: str | Path) -> Path:
 
 def cold(*sources: str | Path) -> bool:
     """Whether the first use of the kernels in these sources will compile them; False without Numba."""
-    return available() and next(cache_folder(*sources).glob("**/*.nbi"), None) is None
+    return installed() and next(cache_folder(*sources).glob("**/*.nbi"), None) is None
 
 
 def compiler(*sources: str | Path, inline: bool = False) -> Callable[[_F], _F]:

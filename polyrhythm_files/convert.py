@@ -79,10 +79,10 @@ def unknown_key(key: str, legal: Sequence[str]) -> str:
     return f"unknown key{hint}; legal: {listed(legal)}"
 
 
-def listed(words: Sequence[str]) -> str:
-    """Legal words, cut where there are many."""
-    more = f" and {len(words) - _MOST_LEGAL} more" if len(words) > _MOST_LEGAL else ""
-    return ", ".join(words[:_MOST_LEGAL]) + more if words else "none"
+def listed(words: Sequence[str], most: int = _MOST_LEGAL) -> str:
+    """Words for a sentence: the first `most`, and how many more there are."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more if words else "none"
 
 
 def _fault(kind: Any, value: Any, error: msgspec.ValidationError) -> InvalidValueError:

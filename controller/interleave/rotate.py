@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 
 from controller.interleave.circle import SharedLink
 from controller.interleave.search import EXACT_JOBS, Search
@@ -21,6 +22,8 @@ NODES = 400
 """The sweeps of the plain exact search. Chosen: some seconds at most."""
 FAST_NODES = 200_000
 """The sweeps of the compiled exact search. Chosen: it takes as long as the plain one."""
+KERNELS = Path(__file__).parent / "kernels"
+"""The folder of the compiled search."""
 __all__ = ["EXACT_JOBS", "FAST_NODES", "NODES", "Rotation", "rotate"]
 
 

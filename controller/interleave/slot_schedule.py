@@ -5,10 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
-from controller.interleave.affinity import LinkFit, LinkName, Loop, align, components
-from controller.interleave.circle import SharedLink, random_score
+from controller.interleave.affinity import LinkFit, LinkName, Loop, components
+from controller.interleave.circle import SharedLink
+from controller.interleave.known_alignments import (
+    SearchOptions,
+    known_align,
+    known_fitting_shifts,
+    known_random_score,
+)
 from controller.interleave.link_arrays import group_identical_links
 from controller.interleave.link_sharing import (
     SLACK,
@@ -19,7 +24,6 @@ from controller.interleave.link_sharing import (
 )
 from controller.interleave.period import REPEATS, quantise
 from controller.interleave.previous_slots import TOLERANCE, GroupTiming, keep_previous
-from controller.interleave.rotate import rotate
 from controller.interleave.search import places
 
 MIN_STRETCH = 1.002
@@ -145,9 +149,7 @@ class RotationCache:
         self._seed = seed
         self._fast = fast
         self._found: dict[tuple[object, ...], GroupTiming | None] = {}
-        self._fitting_shifts: dict[tuple[object, ...], Mapping[str, int] | None] = {}
         self._alone: dict[tuple[object, ...], GroupTiming | None] = {}
-        self._chance: dict[tuple[object, ...], float] = {}
         self._work_done = 0
 
     def _nodes(self, part: Sequence[SharedLink], periods: Mapping[str, int]) -> int:
@@ -164,17 +166,10 @@ class RotationCache:
 
         None if no such shifts are found.
         """
-        key = (tuple((k.rate_bps, *k.demands.items()) for k in links), *periods.items())
-        if key not in self._fitting_shifts:
-            nodes = _NODES if self._fast else 0
-            search = partial(rotate, slack=self._slack, seed=self._seed, nodes=nodes, fast=self._fast)
-            most = (1 - SLOT_SCORE) * len(links)
-            # Making gaps even takes longer than the search, so it is done only where all jobs fit.
-            tried = search(links, periods, widen=False)
-            if tried.loss <= most:
-                tried = search(links, periods, start=tried.shifts)
-            self._fitting_shifts[key] = tried.shifts if tried.loss <= most else None
-        return self._fitting_shifts[key]
+        return known_fitting_shifts(links, periods, self._options(_NODES if self._fast else 0))
+
+    def _options(self, nodes: int) -> SearchOptions:
+        return SearchOptions(self._slack, self._seed, nodes, self._fast)
 
     def links_to_schedule(self, links: Sequence[SharedLink]) -> list[SharedLink]:
         """The contended links, without those on which a schedule would gain nothing."""
@@ -252,10 +247,7 @@ class RotationCache:
         return self._random(next(k for k in part if k.name == name))
 
     def _random(self, link: SharedLink) -> float:
-        key = (link.rate_bps, *link.demands.items())
-        if key not in self._chance:
-            self._chance[key] = random_score(link, self.periods, slack=self._slack)
-        return self._chance[key]
+        return known_random_score(link, self.periods, slack=self._slack)
 
     def _timing_alone(self, link: SharedLink) -> GroupTiming | None:
         key = (link.rate_bps, *link.demands.items())
@@ -283,8 +275,7 @@ class RotationCache:
             if fitted is None:
                 return None
             longer = dict(zip(periods, fitted.periods, strict=True))
-            nodes = self._nodes(part, longer)
-            found = align(part, longer, slack=self._slack, seed=self._seed, nodes=nodes, fast=self._fast)
+            found = known_align(part, longer, self._options(self._nodes(part, longer)))
             return GroupTiming(longer, found)
 
         first, longest = attempt(0.0), None

@@ -77,13 +77,13 @@ class ProfilingQueue:
 def with_job_on_top(plan: Plan, job: str, dscps: tuple[int, ...]) -> Plan:
     """The plan for the time in which `job` is measured: `job` runs at its own pace on the highest level.
 
-    Jobs of that level that share a link with it move one level down. `dscps` are those of the levels, highest
-    first.
+    Jobs of that level that share a link with it move one level down. Those whose slots only keep them apart
+    from it run at their own pace too: it keeps none now. `dscps` are those of the levels, highest first.
     """
     if job not in plan.jobs:
         return plan
     sharing = {j for link in plan.links if job in link.jobs for j in link.jobs} - {job}
-    lower = min(1, len(dscps) - 1)
+    lower, beside = min(1, len(dscps) - 1), _with_slots_beside_others(plan, job)
     jobs: dict[str, JobPlan] = {}
     for name, planned in plan.jobs.items():
         if name == job:
@@ -94,9 +94,18 @@ def with_job_on_top(plan: Plan, job: str, dscps: tuple[int, ...]) -> Plan:
             jobs[name] = replace(planned, level=lower, dscp=dscps[lower], why=why)
         else:
             jobs[name] = planned
+        if name in sharing and planned.period_ns and name not in beside:
+            jobs[name] = replace(jobs[name], shift_ns=0, period_ns=None, once=False)
     moved = {
         name: (plan.jobs[name].dscp, planned.dscp)
         for name, planned in jobs.items()
         if planned.dscp != plan.jobs[name].dscp
     }
     return replace(plan, jobs=jobs, flows=with_dscps(plan.flows, moved))
+
+
+def _with_slots_beside_others(plan: Plan, measured: str) -> frozenset[str]:
+    """The jobs with slots that share a link with another such job than `measured`."""
+    held = {name for name, planned in plan.jobs.items() if planned.period_ns} - {measured}
+    shared = ([j for j in link.jobs if j in held] for link in plan.links)
+    return frozenset(j for jobs in shared if len(jobs) > 1 for j in jobs)

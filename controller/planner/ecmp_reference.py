@@ -7,36 +7,34 @@ import random
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
 from controller.interleave.joint.evaluator import Effort, Evaluator
-from controller.interleave.joint.instance import Choice, plain
+from controller.interleave.joint.fluid import Floats
+from controller.interleave.joint.instance import Choice, Instance, plain
 from controller.planner.demand import Demands
-from controller.planner.drawn_paths import drawn_ways
+from controller.planner.drawn_paths import DRAWS, drawn_ways
 from controller.planner.search_instance import instance_of
 from controller.routing.cable_links import Way
 from controller.routing.paths import paths
 
-DRAWS = 8
-"""How many draws of source ports and start offsets are averaged. Chosen."""
-LOW = 0.5
-"""`EcmpLengths.low` is so many standard deviations of a draw below the mean. Chosen: the standard error of a
-mean of four draws, about as many as an operator has seen. On 50 scenarios of the battery the mean exceeds
-that of three draws on packets by up to 24 % in 97.5 of 100 jobs that ECMP slows down, this value by up to
-15 %."""
+SEEN = 3
+"""The draws of ECMP that an operator compares a plan with. Chosen: those of `polyrhythm paper battery`."""
 _FIRST_SEED = 301
 """Seed of the first draw of offsets. Chosen: the search uses none of these seeds."""
+_MOST_KEPT = 8
+"""How many references are kept, those used last. Chosen: as many as searches, in `loop/known_searches.py`."""
 
 
 @dataclass(frozen=True, slots=True)
 class EcmpLengths:
-    """The iteration of each job under plain ECMP in ns: the `mean` over draws, and what a mean of a few draws
-    may well be, `low`."""
+    """The iteration of each job under plain ECMP: the `mean` over DRAWS draws in ns, and the standard `error`
+    of it, as a part of the mean, against a mean of SEEN other draws."""
 
     mean: Mapping[str, float]
-    low: Mapping[str, float]
+    error: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -53,28 +51,31 @@ class EcmpReference:
 
     def lengths(self) -> EcmpLengths:
         """The iteration of each job."""
-        draws = np.array(
-            [self._evaluator.lengths(c, self._effort(k))[0] for k, c in enumerate(self._choices)]
-        )
+        draws = _draws(self._evaluator.instance, tuple(self._choices), self.iterations)
         mean = draws.mean(axis=0)
-        low = mean - LOW * draws.std(axis=0, ddof=1)
+        error = draws.std(axis=0, ddof=1) / mean * (1 / DRAWS + 1 / SEEN) ** 0.5
         names = [j.name for j in self._evaluator.instance.jobs]
         return EcmpLengths(
-            dict(zip(names, mean.tolist(), strict=True)), dict(zip(names, low.tolist(), strict=True))
+            dict(zip(names, mean.tolist(), strict=True)), dict(zip(names, error.tolist(), strict=True))
         )
 
     @property
     def cost(self) -> int:
         """About how much work of the evaluator it takes, from the first draw."""
-        return DRAWS * self._evaluator.cost(self._choices[0], self._effort(0))
-
-    def _effort(self, draw: int) -> Effort:
-        return Effort((_FIRST_SEED + draw,), self.iterations)
+        return DRAWS * self._evaluator.cost(self._choices[0], _effort(0, self.iterations))
 
     @cached_property
     def _ways(self) -> list[dict[str, Way]]:
-        """The links of each flow, by draw."""
-        return [_drawn(self.demands, self.flows, k) for k in range(DRAWS)]
+        """The links of each flow, by draw: by its source port, or any path where the hash is unknown."""
+        x = self.demands.inputs
+        draws = drawn_ways(self.demands, self.flows)
+        for k, found in enumerate(draws):
+            for name in [name for name, way in found.items() if not way]:
+                flow = self.demands.elephant[name]
+                if every := paths(x.topology, self.demands.forwarding, flow.src, flow.dst):
+                    path = random.Random(zlib.crc32(name.encode()) * DRAWS + k).choice(every)
+                    found[name] = self.demands.cable_links.way(path, None)
+        return draws
 
     @cached_property
     def _candidates(self) -> Mapping[str, tuple[Way, ...]]:
@@ -90,13 +91,14 @@ class EcmpReference:
         return [plain(instance, tuple(of[f].index(draw[f]) for f in self.flows)) for draw in self._ways]
 
 
-def _drawn(demands: Demands, flows: tuple[str, ...], draw: int) -> dict[str, Way]:
-    """The links of flows under one draw: by their source ports, or any paths where the hash is unknown."""
-    x = demands.inputs
-    found = dict(drawn_ways(demands, flows, x.seed + draw))
-    for name in [name for name, way in found.items() if not way]:
-        flow = demands.elephant[name]
-        if every := paths(x.topology, demands.forwarding, flow.src, flow.dst):
-            path = random.Random(zlib.crc32(name.encode()) * DRAWS + draw).choice(every)
-            found[name] = demands.cable_links.way(path, None)
-    return found
+def _effort(draw: int, iterations: int) -> Effort:
+    return Effort((_FIRST_SEED + draw,), iterations)
+
+
+@lru_cache(_MOST_KEPT)
+def _draws(instance: Instance, choices: tuple[Choice, ...], iterations: int) -> Floats:
+    """The iteration of each job in ns under each draw, shape (draws, jobs). Most jobs that come to a cluster,
+    or leave it, have no flows, and then the plan before has asked for the same. Callers must not change
+    it."""
+    evaluator = Evaluator(instance)
+    return np.array([evaluator.lengths(c, _effort(k, iterations))[0] for k, c in enumerate(choices)])

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -12,7 +11,7 @@ from controller.interleave.slot_schedule import SlotSchedule
 from controller.planner.candidate import Candidate, Expected, PathsAndShifts, build
 from controller.planner.demand import Demands
 from controller.planner.ecmp_reference import EcmpLengths
-from controller.planner.loop.objective import MARGIN, SLOT_MARGIN, TWINS_APART, Objective
+from controller.planner.loop.objective import TWINS_APART, Objective
 from controller.planner.policy import Policy
 from controller.priority.priorities import Crux
 
@@ -25,27 +24,16 @@ def loss_cap(policy: Policy) -> float | None:
 def objective_of(policy: Policy, jobs: Sequence[JointJob], ecmp: EcmpLengths) -> Objective:
     """The objective of a policy for these jobs. `ecmp` has the iteration of each job under plain ECMP.
 
-    The floor has a margin for the evaluator's error and for the spread of ECMP, but no limit is below the
-    mean iteration under ECMP. The margin is smaller for jobs that keep their slots.
+    The objective keeps a margin below the floor for the errors of the evaluator and of the mean under ECMP.
     """
     most, cap = policy.max_slowdown, loss_cap(policy)
-
-    def limit(job: JointJob, margin: float) -> float:
-        found = float("inf")
-        if most is not None:
-            found = max(ecmp.mean[job.name], most * (1 - margin) * ecmp.low[job.name])
-        if cap is not None and cap < 1:
-            found = min(found, job.alone_ns / (1 - cap))
-        return found
-
     reference = tuple(ecmp.mean[j.name] for j in jobs)
-    if most is None and cap is None:
-        return Objective((), reference, TWINS_APART)
     return Objective(
-        tuple(limit(job, MARGIN) for job in jobs),
+        () if most is None else tuple(most * ns for ns in reference),
         reference,
         TWINS_APART,
-        slot_limits=tuple(limit(job, SLOT_MARGIN) for job in jobs),
+        errors=tuple(ecmp.error[j.name] for j in jobs),
+        caps=() if cap is None or cap >= 1 else tuple(job.alone_ns / (1 - cap) for job in jobs),
     )
 
 
@@ -62,7 +50,7 @@ def expected_of(
 
 def longest_periods(objective: Objective) -> tuple[float, ...]:
     """The longest period of each job's slots in ns: what its limit allows. Empty if there is no limit."""
-    return objective.slot_limits if all(map(math.isfinite, objective.slot_limits)) else ()
+    return objective.slot_limits
 
 
 def equal_shares(demands: Demands, why: str) -> Candidate:
@@ -71,20 +59,24 @@ def equal_shares(demands: Demands, why: str) -> Candidate:
 
     Only groups of jobs that overlap with no other job keep their slots.
     """
-    start = undisturbed(demands).with_levels()
+    return on_one_level(undisturbed(build(demands, time_sharing=False)).with_levels(), why)
+
+
+def on_one_level(start: Candidate, why: str) -> Candidate:
+    """The candidate with one level for all jobs. `why`: see `equal_shares`."""
     sending = [r.name for r in start.priorities.order.ranked if r.intensity is not None]
     reason = f"one level for all, so that no job starves: {why}"
     return replace(start, priorities=start.priorities.changed(dict.fromkeys(sending, 0)), reason=reason)
 
 
-def undisturbed(demands: Demands) -> PathsAndShifts:
-    """Paths chosen without regard to time, and slots only for groups that overlap with no other job.
+def undisturbed(built: PathsAndShifts) -> PathsAndShifts:
+    """The same with slots only for groups that overlap with no other job. The paths of `built` are chosen
+    without regard to time.
 
     A job outside the group that overlaps with a scheduled job sometimes makes it miss its slot, and it then
     waits for the next one. Only the whole search can find out whether slots gain more than that costs.
     Without slots the plan is CRUX's, on paths that are no worse.
     """
-    built = build(demands, time_sharing=False)
     schedule, contending = built.shifts.schedule, built.shifts.contending
     meeting = {job for pair in contending for job in pair}
     released = {s.group for job, s in schedule.slots.items() if job in meeting}

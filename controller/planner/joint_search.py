@@ -143,7 +143,7 @@ class JointSearch:
         contend, a policy with a floor puts all jobs on one level.
         """
         if self.wanted and self.too_large:
-            return levels_only(self._demands, self.stop)
+            return levels_only(self.built, self.stop)
         found = self.found
         if found is None:
             return self._unsearched()
@@ -296,7 +296,7 @@ class JointSearch:
     @cached_property
     def _drawn(self) -> Mapping[str, Way]:
         """ECMP's links of each flow, by the source port that it draws. Empty if the hash is unknown."""
-        return drawn_ways(self._demands, self._flows, self._demands.inputs.seed)
+        return drawn_ways(self._demands, self._flows)[0]
 
     @cached_property
     def instance(self) -> Instance:

@@ -9,12 +9,14 @@ from functools import partial
 from statistics import fmean
 
 from controller.interleave.link_sharing import SLACK, contended
-from controller.interleave.solve import Interleaving, TooFineError, interleave
+from controller.interleave.solve import TooFineError, interleave
+from controller.interleave.timing import Cassini
 from controller.model import Job
 from controller.placement.advice import JobPlace, job_place
 from controller.planner.demand import Demands
 from controller.planner.inputs import DirectedLink, PlanInput, check
 from controller.planner.routing_stage import route_flows
+from controller.routing.routings import Ecmp
 
 MOST = 64
 """The most candidates of one question. Chosen: six times what a scheduler with auctions offers for a job."""
@@ -32,6 +34,23 @@ class LinkScore:
     jobs: tuple[str, ...]
     score: float
     best_score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Compatibility:
+    """How well jobs on given hosts can share links in time.
+
+    `score` is the mean score of `links`, 1 if there are none, and 0 if the links' circles are too fine to be
+    judged (`too_fine` says why). `lost` is the part of it that is lost because of `loops`, the number of
+    loops in the affinity graph. `cut_off` are the flows without a path.
+    """
+
+    score: float
+    lost: float
+    loops: int
+    links: tuple[LinkScore, ...]
+    cut_off: tuple[str, ...]
+    too_fine: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,37 +114,59 @@ def judge(inputs: PlanInput, index: int, candidate: Job) -> RankedPlacement:
     tried = replace(inputs, jobs=(*inputs.jobs, candidate))
     check(tried)
     place = job_place(inputs.topology, candidate.hosts, candidate.gpus)
-    demands = Demands(tried)
+    found = compatibility(tried)
+    own = {f.name for f in candidate.flows}
+    cut_off = tuple(name for name in found.cut_off if name in own)
+    return RankedPlacement(
+        index,
+        candidate,
+        found.score,
+        found.lost,
+        bool(found.loops),
+        found.links,
+        cut_off,
+        found.too_fine or _why(candidate, found, cut_off),
+        place,
+    )
+
+
+def compatibility(inputs: PlanInput) -> Compatibility:
+    """How well the jobs of `inputs` can share links in time, on the paths that its policy chooses, or those
+    that ECMP would take (thesis, Algorithm 2, lines 3 to 23)."""
+    policy = inputs.policy
+    if isinstance(policy.routing, Ecmp) and not policy.depends_on_jobs:
+        # A plan of this policy needs no paths, so the stage would not draw them.
+        inputs = replace(inputs, policy=replace(policy, timing=Cassini()))
+    demands = Demands(inputs)
     stage = route_flows(demands)
-    paths = {name: a.path for name, a in stage.assignments.items()}
-    cut_off = tuple(f.name for f in candidate.flows if f.name in paths and paths[f.name] is None)
+    cut_off = tuple(name for name, a in stage.assignments.items() if a.path is None)
     shared = [k for k in stage.shared if contended(k, SLACK)]
     sharing = dict.fromkeys(job for k in shared for job in k.demands)
     periods = {name: demands.profiles[name].period_ns for name in sharing}
     try:
         found = interleave(shared, periods, seed=inputs.seed)
     except TooFineError as error:
-        return RankedPlacement(index, candidate, 0.0, 0.0, False, (), cut_off, str(error), place)
+        return Compatibility(0.0, 0.0, 0, (), cut_off, str(error))
     links = tuple(LinkScore(c.link.name, tuple(c.link.demands), c.score, c.best_score) for c in found.circles)
-    return RankedPlacement(
-        index,
-        candidate,
-        fmean(k.score for k in links) if links else 1.0,
-        fmean(c.loss for c in found.circles) if links else 0.0,
-        bool(found.loops),
-        links,
-        cut_off,
-        _why(candidate, links, found, cut_off),
-        place,
-    )
+    if not links:
+        return Compatibility(1.0, 0.0, len(found.loops), (), cut_off)
+    lost = fmean(c.loss for c in found.circles)
+    return Compatibility(fmean(k.score for k in links), lost, len(found.loops), links, cut_off)
+
+
+def most_compatible(judged: Sequence[Compatibility]) -> int:
+    """The index of the candidate that Algorithm 2 takes: without a loop, with the fewest flows cut off, then
+    with the highest score, then the first. If every candidate has a loop it is the first."""
+    usable = [i for i, found in enumerate(judged) if not found.loops]
+    return min(usable, key=lambda i: (len(judged[i].cut_off), -round(judged[i].score, 9), i), default=0)
 
 
 def _judged(inputs: PlanInput, numbered: tuple[int, Job]) -> RankedPlacement:
     return judge(inputs, *numbered)
 
 
-def _why(candidate: Job, links: Sequence[LinkScore], found: Interleaving, cut_off: Sequence[str]) -> str:
-    words = []
+def _why(candidate: Job, found: Compatibility, cut_off: Sequence[str]) -> str:
+    words, links = [], found.links
     if cut_off:
         words.append(f"{len(cut_off)} of its {len(candidate.flows)} flows have no path, {cut_off[0]} first")
     if not links:
@@ -142,7 +183,7 @@ def _why(candidate: Job, links: Sequence[LinkScore], found: Interleaving, cut_of
                 f"it by {lost:.1f} % of its rate on average"
             )
     if found.loops:
-        count = len(found.loops)
+        count = found.loops
         loops = (
             "a loop in the affinity graph makes"
             if count == 1

@@ -13,7 +13,7 @@ from controller.planner.ask import ask_explanation
 from controller.planner.candidate import Candidate
 from controller.planner.floor import loss_cap
 from controller.planner.inputs import DirectedLink
-from controller.planner.loop.objective import MARGIN, SLOT_MARGIN, TWINS_APART, PlanValue
+from controller.planner.loop.objective import TWINS_APART, PlanValue
 from controller.planner.loop.search import SearchResult
 from controller.planner.policy import Policy
 from controller.planner.time_shifts import TimeShifts, only
@@ -99,17 +99,20 @@ def _harm(value: PlanValue, policy: Policy, ecmp: Mapping[str, float], names: Se
     """Which limit a plan exceeds, and by whom."""
     words = []
     if value.breach > 0:
-        ratio, name = _worst(value, ecmp, names)
+        over = [ns / limit for ns, limit in zip(value.lengths, value.limits, strict=True)]
+        j = over.index(max(over))
+        by_ecmp = ecmp[names[j]]
         limits = []
         if policy.max_slowdown is not None:
             limits.append(
-                f"at most {policy.max_slowdown:g} is allowed, less {MARGIN:.0%} for errors "
-                f"({SLOT_MARGIN:.0%} with slots), and less where start times matter"
+                f"at most {policy.max_slowdown:g} is allowed, and {value.limits[j] / by_ecmp:.2f} by what is "
+                "expected, which may be wrong by the evaluator, start times and draws of ECMP"
             )
         if (cap := loss_cap(policy)) is not None:
             limits.append(f"no job may lose more than {cap:.0%} of its throughput alone")
         words.append(
-            f"{name} would take {ratio:.2f} times its iteration under ECMP ({', and '.join(limits)})"
+            f"{names[j]} would take {value.lengths[j] / by_ecmp:.2f} times its iteration under ECMP "
+            f"({', and '.join(limits)})"
         )
     if value.twin_gap > 0:
         apart, most = value.twin_gap + TWINS_APART, TWINS_APART

@@ -131,13 +131,18 @@ class _TimeSharing:
         return self.known[key]
 
 
+def may_share_in_time(demands: Demands) -> bool:
+    """Whether paths are chosen with regard to time at all: the policy's timing has slots, and there are not
+    too many jobs."""
+    return demands.inputs.policy.timing.holds_slots and len(demands.inputs.jobs) <= _MOST_JOBS_IN_TIME
+
+
 def route_flows(demands: Demands, *, time_sharing: bool = True) -> RoutingStage:
     """Ask the policy's routing for paths, and find a source port for each.
 
-    With `time_sharing`, if the policy's timing has slots and there are not too many jobs, a link costs less
-    for two jobs that could share it in time. If the routing leaves the flows to the hash, but the order or
-    the timing depends on the links that jobs share, the source ports are drawn here, so that the links are
-    known.
+    With `time_sharing`, if `may_share_in_time`, a link costs less for two jobs that could share it in time.
+    If the routing leaves the flows to the hash, but the order or the timing depends on the links that jobs
+    share, the source ports are drawn here, so that the links are known.
 
     Raises:
         PolicyError: the routing cannot handle these flows, or its answer is not legal.
@@ -149,8 +154,7 @@ def route_flows(demands: Demands, *, time_sharing: bool = True) -> RoutingStage:
     unknown = flows_of_unknown_port(x.queue_pairs)
     commodities = _commodities(demands, unknown)
     in_force, ports = _in_force(demands, commodities)
-    time_sharing = time_sharing and policy.timing.holds_slots and len(x.jobs) <= _MOST_JOBS_IN_TIME
-    overlap = _TimeSharing(demands) if time_sharing else None
+    overlap = _TimeSharing(demands) if time_sharing and may_share_in_time(demands) else None
     problem = RoutingProblem(
         topology=x.topology,
         forwarding=demands.forwarding,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,8 @@ KERNELS = Path(__file__).with_name("kernels.py")
 """The source file of the kernel; its first call compiles or loads the machine code."""
 _PLAIN_JOBS = 128
 """Up to this many jobs plain Python runs. Chosen: it is faster there than importing Numba."""
+_MOST_KEPT = 64
+"""How many results are kept, those used last. Chosen: a plan asks for about seven, and one takes some KiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +62,29 @@ def compress(
     Raises ValueError for levels or orders below 1, an edge against `order`, or a `hysteresis` outside [0, 1].
     """
     graph = graph_of_edges(order, edges)
-    found = compress_graph(
-        graph,
-        levels,
-        orders=orders,
-        seed=seed,
-        previous=None if previous is None else [previous.get(name, -1) for name in order],
-        hysteresis=hysteresis,
-    )
-    level = dict(zip(order, found.tolist(), strict=True))
+    was = None if previous is None else tuple(previous.get(name, -1) for name in order)
+    columns = graph.at.tobytes(), graph.superior.tobytes(), graph.weight.tobytes()
+    found = _known_levels(columns, levels, orders, seed, was, hysteresis)
+    level = dict(zip(order, found, strict=True))
     cut = sum(w for (a, b), w in edges.items() if level[a] < level[b])
     return Compression(level, cut, sum(edges.values()) - cut)
+
+
+@lru_cache(_MOST_KEPT)
+def _known_levels(
+    columns: tuple[bytes, bytes, bytes],
+    levels: int,
+    orders: int,
+    seed: int,
+    previous: tuple[int, ...] | None,
+    hysteresis: float,
+) -> tuple[int, ...]:
+    """`compress_graph` of the graph with these arrays. Most jobs that come to a cluster, or leave it, contend
+    with no other one, and then the plan before has asked for the same."""
+    at, superior = (np.frombuffer(column, dtype=np.int64) for column in columns[:2])
+    graph = Graph(at, superior, np.frombuffer(columns[2], dtype=np.float64))
+    found = compress_graph(graph, levels, orders=orders, seed=seed, previous=previous, hysteresis=hysteresis)
+    return tuple(found.tolist())
 
 
 def compress_graph(

@@ -4,27 +4,29 @@
 from __future__ import annotations
 
 import sys
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from controller.kernel import available
+from controller.kernel import available, installed
 from controller.kernel import cold as _cold
 
 REFERENCE = "controller.routing.reference"
 KERNELS = "controller.routing.kernels"
+FOLDER = Path(__file__).parent / "kernels"
 SMALL = 256
 """Below this number of flows the plain loops finish before Numba would be imported. Measured."""
+BEARABLE = 2_000
+"""Below this number of flows the plain loops take about two seconds at most: less than compiling the kernels.
+Measured. They are used while another process does that."""
 
 
-@cache
 def backend(plain: bool = False) -> ModuleType:
-    """The module with the hot loops, imported at the first call. `plain` asks for the plain Python reference.
+    """The module with the hot loops, imported at its first use. `plain` asks for the plain Python reference.
 
     Both modules have the same functions with the same signatures.
     """
-    return import_module(REFERENCE if plain or not available() else KERNELS)
+    return import_module(REFERENCE if plain or not installed() else KERNELS)
 
 
 def plain_suffices(flows: int) -> bool:
@@ -33,6 +35,8 @@ def plain_suffices(flows: int) -> bool:
     Where Numba runs already, as in a planner's process that has searched, its kernels are there at once
     unless they must be compiled first.
     """
+    if not available() and flows < BEARABLE:
+        return True
     if flows >= SMALL or KERNELS in sys.modules:
         return False
     return "numba" not in sys.modules or cold()
@@ -40,4 +44,4 @@ def plain_suffices(flows: int) -> bool:
 
 def cold() -> bool:
     """Whether the first use of the kernels must compile them, which takes some seconds."""
-    return _cold(Path(__file__).parent / "kernels")
+    return _cold(FOLDER)

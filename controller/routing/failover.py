@@ -175,7 +175,7 @@ class Failover:
             choice, load = self._coloured(after, choice, load)
         anew = self._repaired(after, event, load)
         if anew is not None and (least := congestion(after, now.demand, anew)) < load * (1 - 1e-9):
-            touched = np.flatnonzero(self._touched(event) | (anew != now.choice))
+            touched = np.flatnonzero(self._touched(event) | self._of_pairs(anew != now.choice))
             demand, old, choice, load = now.demand.take(touched), now.choice[touched], anew[touched], least
         ports = self._ports(after, touched, demand, choice)
         changed = np.flatnonzero((choice != old) | (ports != now.ports[touched]))
@@ -221,6 +221,11 @@ class Failover:
         either: NDArray[np.bool_] = changes[demand.src] | changes[demand.dst]
         return either
 
+    def _of_pairs(self, flows: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """All flows of the pairs of hosts that `flows` belong to, (flows,)."""
+        pairs = _pairs(self._now.src, self._now.dst)
+        return np.isin(pairs, pairs[flows])
+
     def _without(self, links: Ints, weights: Floats) -> Floats:
         """The loads of all links without some flows, whose links are given (flows, hops)."""
         flow, hop = np.nonzero(links >= 0)
@@ -241,14 +246,14 @@ class Failover:
     def _ports(self, after: Fabric, touched: NDArray[np.intp], demand: LeafDemand, choice: Ints) -> Ints:
         """Source ports of the touched flows: the old port where it still leads along the path, else the
         lowest free port, -1 without a path. A port is free if no other flow of the same pair of hosts uses
-        it. All flows of a pair of hosts are touched by the same failures.
+        it. Either all flows of a pair of hosts are touched, or none.
         """
         now, spec = self._now, self._topology.hash
         src, dst, before = now.src[touched], now.dst[touched], now.ports[touched]
         wanted = stages(self._topology, after, demand, choice, orders=self._orders)
         good = leads(src, dst, before, wanted, spec=spec) & (choice >= 0)
         ports = np.where(good, before, -1).astype(np.int32)
-        pair_of = src.astype(np.uint64) << np.uint64(32) | dst
+        pair_of = _pairs(src, dst)
         todo = np.flatnonzero(~good & (choice >= 0))
         used: dict[int, set[int]] = {key: set() for key in pair_of[todo].tolist()}
         for f in np.flatnonzero(good & np.isin(pair_of, pair_of[todo])).tolist():
@@ -268,6 +273,12 @@ class Failover:
                 ports[f] = port
             todo = np.array(again, dtype=np.intp)
         return ports
+
+
+def _pairs(src: NDArray[np.uint32], dst: NDArray[np.uint32]) -> NDArray[np.uint64]:
+    """A number for each flow, equal for flows of one pair of hosts."""
+    found: NDArray[np.uint64] = src.astype(np.uint64) << np.uint64(32) | dst
+    return found
 
 
 def _largest(fabric: Fabric, carried: Floats) -> float:

@@ -54,6 +54,13 @@ def cached_by_part(
     plan costs what has changed. Topology and part are compared by identity, the other arguments by value. The
     results used last are kept, for parts of MOST_ITEMS items together.
     """
+    return kept_by_part(function, MOST_ITEMS)
+
+
+def kept_by_part(
+    function: Callable[Concatenate[Topology, tuple[T, ...], P], R], most_items: int
+) -> Callable[Concatenate[Topology, tuple[T, ...], P], R]:
+    """`cached_by_part` with another limit, for results that take more memory."""
     results: OrderedDict[tuple[object, ...], tuple[Topology, tuple[T, ...], R]] = OrderedDict()
     items = 0
 
@@ -72,7 +79,7 @@ def cached_by_part(
         # Topology and part are kept too, so that no other object gets the identity of one of them.
         results[key] = topology, part, result
         items += len(part) + 1
-        while items > MOST_ITEMS and len(results) > 1:
+        while items > most_items and len(results) > 1:
             items -= len(results.popitem(last=False)[1][1]) + 1
         return result
 

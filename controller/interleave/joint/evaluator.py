@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 from importlib import import_module
 
 import numpy as np
@@ -20,7 +20,14 @@ from controller.interleave.joint.fluid import (
     start_of,
 )
 from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance
-from controller.interleave.joint.sharing_groups import Sharing, SharingGroup, sharing_groups_of, sharing_of
+from controller.interleave.joint.known_groups import KNOWN, key_of
+from controller.interleave.joint.sharing_groups import (
+    MadeGroups,
+    Sharing,
+    SharingGroup,
+    sharing_groups_of,
+    sharing_of,
+)
 from controller.interleave.joint.time_scales import shortening
 from controller.kernel import KernelsUnavailableError, available
 
@@ -65,14 +72,16 @@ class Evaluator:
     `work_done` measures the work of the search: the number of iterations computed, over all seeds. Iterations
     of groups with many streams, or with MLTCP's changing weights, count several times, because they take
     longer. Where Numba is installed, the compiled kernel computes all but the first little work; it gives the
-    same results to the last bit. `plain` uses the plain reference for everything.
+    same results to the last bit. Groups that were computed for another instance are not computed again, but
+    count as work all the same: what a search finds does not depend on what was planned before. `plain` uses
+    the plain reference for everything, and computes all of it.
     """
 
     instance: Instance
     plain: bool = False
     work_done: int = 0
     _known: dict[tuple[SharingGroup, Effort], Floats] = field(default_factory=dict)
-    _last: tuple[tuple[int, ...], Sharing] | None = None
+    _last: tuple[tuple[int, ...], Sharing, MadeGroups] | None = None
 
     def __post_init__(self) -> None:
         jobs = self.instance.jobs
@@ -87,13 +96,16 @@ class Evaluator:
 
     def groups(self, choice: Choice) -> list[SharingGroup]:
         """The independent groups of a choice."""
-        return sharing_groups_of(self.instance, choice, self.sharing(choice.path_choice))
+        return sharing_groups_of(self.instance, choice, *self._on_paths(choice.path_choice))
 
     def sharing(self, path_choice: tuple[int, ...]) -> Sharing:
         """Which jobs share full links on these paths."""
+        return self._on_paths(path_choice)[0]
+
+    def _on_paths(self, path_choice: tuple[int, ...]) -> tuple[Sharing, MadeGroups]:
         if self._last is None or self._last[0] != path_choice:
-            self._last = path_choice, sharing_of(self.instance, path_choice)
-        return self._last[1]
+            self._last = path_choice, sharing_of(self.instance, path_choice), {}
+        return self._last[1:]
 
     def lengths(self, choice: Choice, effort: Effort, between: Between = nothing) -> Floats:
         """The mean length of each job's iterations in ns, shape (seeds, jobs). `between` is called every few
@@ -155,28 +167,37 @@ class Evaluator:
         self.work_done += span.work
         arrays = fluid_arrays(self.instance, group, span.shortening, effort.longer)
         alone = [float(self._alone[j]) * f for j, f in zip(group.jobs, span.shortening, strict=True)]
-        compiled = None if self.plain or self._little else _compiled()
-        if compiled is None:
-            shorter = plain_lengths(arrays, group.jobs, effort.seeds, alone, span.horizon, between)
-            result: Floats = shorter / np.array(span.shortening)
+        factors = np.array(span.shortening)
+        result: Floats
+        if self.plain:
+            result = plain_lengths(arrays, group.jobs, effort.seeds, alone, span.horizon, between) / factors
             return result
         salts = np.array([[salt_of(seed, j) for j in group.jobs] for seed in effort.seeds])
         starts = np.array(
             [[start_of(s, j, t) for j, t in zip(group.jobs, alone, strict=True)] for s in effort.seeds]
         )
-        found: Floats = compiled(arrays, salts, starts, span.horizon, between) / np.array(span.shortening)
-        return found
+        key = key_of(arrays, salts, starts, span.horizon)
+        known = KNOWN.get(key)
+        if known is None:
+            compiled = None if self._little else _compiled()
+            if compiled is None:
+                known = plain_lengths(arrays, group.jobs, effort.seeds, alone, span.horizon, between)
+            else:
+                known = compiled(arrays, salts, starts, span.horizon, between)
+            KNOWN.keep(key, known)
+        result = known / factors
+        return result
 
 
-@cache
-def _compiled():  # type: ignore[no-untyped-def]
-    """The compiled kernel, or None without Numba."""
+def _compiled() -> Callable[..., Floats] | None:
+    """The compiled kernel, or None where kernels are not used."""
     if not available():
         return None
     try:
-        return import_module(_KERNEL).fast_lengths
+        found: Callable[..., Floats] = import_module(_KERNEL).fast_lengths
     except KernelsUnavailableError:
         return None
+    return found
 
 
 def better(ours: Floats, theirs: Floats, margin: float) -> bool:

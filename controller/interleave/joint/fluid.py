@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.interleave.jitter import PRIME, draw
+from controller.interleave.joint.fair_rates import fair_rates, room_below
 from controller.interleave.joint.instance import Instance
 from controller.interleave.joint.sharing_groups import SharingGroup
 from controller.interleave.slot_tolerance import REST, SETTLE_NS, TOUCH, HeldJob, later_by, slot_tolerances
@@ -26,8 +27,8 @@ STAIRS = 6
 no comparison of plans."""
 Between = Callable[[], object]
 """What is called between two pieces of an evaluation. It may raise, to end it."""
-_DONE_BITS = 1e-3
-_FULL = 1e-12
+DONE_BITS = 1e-3
+"""A stream with less left than this has ended. Chosen: far more than the error of a double."""
 
 
 def nothing() -> None:
@@ -215,17 +216,20 @@ class _PlainFluid:
         self._runners = [
             _Runner(begin_at(t, self._period[j], self._shift[j], 0.0)) for j, t in enumerate(starts)
         ]
-        self._left = [0.0] * len(self._job)
-        self._sent = [0.0] * len(self._job)
+        count = len(self._job)
+        self._left, self._sent, self._since = [0.0] * count, [0.0] * count, [0.0] * count
+        self._rate, self._stair = [0.0] * count, [0] * count
+        self._ends, self._rises = [math.inf] * count, [math.inf] * count
         self._known: dict[tuple[tuple[int, ...], tuple[int, ...]], list[float]] = {}
 
     def run(self, horizon: float) -> list[float]:
         """The mean iteration of each job up to `horizon` ns."""
         now = 0.0
         while True:
-            rates = self._rates()
-            then = min(self._next(now, rates), horizon)
-            self._flow(rates, now, then)
+            self._set_rates(now)
+            timers = (r.timer for r in self._runners)
+            then = min(horizon, *timers, *self._ends, *self._rises)
+            self._flow(then)
             now = then
             if now >= horizon:
                 break
@@ -280,83 +284,83 @@ class _PlainFluid:
         r.timer = r.done_at
         for s in self._own[j]:
             if r.step == 0:
-                self._sent[s] = 0.0
+                self._sent[s], self._stair[s] = 0.0, 0
             self._left[s] = self._relative_size[s] * up * rate
-            if self._left[s] > _DONE_BITS:
+            if self._left[s] > DONE_BITS:
                 r.timer = math.inf
 
-    def _stair(self, s: int) -> int:
-        return min(STAIRS - 1, int(STAIRS * self._sent[s] / self._whole[s] + 1e-9))
+    def _set_rates(self, now: float) -> None:
+        """Give each stream its rate from now on. Until it changes, nothing is computed for the stream."""
+        for s, rate in enumerate(self._rates()):
+            if rate != self._rate[s]:
+                self._settle(s, now)
+                self._rate[s] = rate
+                self._look_ahead(s)
+
+    def _settle(self, s: int, now: float) -> None:
+        """Count what a stream has sent since its last change."""
+        moved = self._rate[s] * (now - self._since[s])
+        self._left[s] = max(0.0, self._left[s] - moved)
+        self._sent[s] += moved
+        self._since[s] = now
+
+    def _look_ahead(self, s: int) -> None:
+        """When a stream ends, and when its weight rises, if its rate stays."""
+        rate, now = self._rate[s], self._since[s]
+        self._ends[s] = self._rises[s] = math.inf
+        if 0 < self._left[s] <= DONE_BITS:
+            self._ends[s] = now
+        elif rate > 0:
+            self._ends[s] = now + self._left[s] / rate
+            if self._mltcp[self._job[s]] and self._stair[s] < STAIRS - 1:
+                until = self._whole[s] * (self._stair[s] + 1) / STAIRS - self._sent[s]
+                self._rises[s] = now + max(0.0, until) / rate
 
     def _rates(self) -> list[float]:
         """The rates by strict priority. Within a level they are in proportion to the weights, up to caps and
         full links.
         """
-        active = tuple(s for s, left in enumerate(self._left) if left > _DONE_BITS)
-        state = tuple(
-            self._runners[self._job[s]].step * STAIRS + (self._stair(s) if self._mltcp[self._job[s]] else 0)
-            for s in active
-        )
+        active = tuple(s for s, left in enumerate(self._left) if left > DONE_BITS)
+        state = tuple(self._runners[self._job[s]].step * STAIRS + self._stair[s] for s in active)
         if (active, state) not in self._known:
             self._known[active, state] = self._solve(set(active))
         return self._known[active, state]
 
     def _solve(self, active: set[int]) -> list[float]:
-        rates = [0.0] * len(self._left)
-        room = list(self._capacity)
-        weight, limit = {}, {}
-        for s in active:
-            j = self._job[s]
-            rising_to = self._slope * (self._stair(s) + 0.5) / STAIRS + self._intercept
-            weight[s] = rising_to if self._mltcp[j] else 1.0
-            limit[s] = self._steps[j][self._runners[j].step][1]
+        rates, room = [0.0] * len(self._left), list(self._capacity)
         for streams in self._by_level:
-            rising = [s for s in streams if s in active]
-            while rising:
-                asked = [0.0] * len(room)
-                for s in rising:
-                    for k in self._links[s]:
-                        asked[k] += self._flows[s] * weight[s]
-                share = [room[k] / asked[k] if asked[k] > 0 else math.inf for k in range(len(room))]
-                water = min([*share, *(limit[s] / weight[s] for s in rising)])
-                bound = water * (1 + _FULL)
-                stopped = [
-                    s
-                    for s in rising
-                    if limit[s] / weight[s] <= bound or any(share[k] <= bound for k in self._links[s])
-                ]
-                for s in stopped:
-                    rates[s] = weight[s] * water
-                    for k in self._links[s]:
-                        room[k] = max(0.0, room[k] - self._flows[s] * rates[s])
-                rising = [s for s in rising if s not in stopped]
+            level = [s for s in streams if s in active]
+            weights = [self._weight(s) for s in level]
+            caps = [self._steps[j][self._runners[j].step][1] for j in (self._job[s] for s in level)]
+            flows, links = [self._flows[s] for s in level], [self._links[s] for s in level]
+            found = fair_rates(room, flows, weights, caps, links)
+            for s, rate in zip(level, found, strict=True):
+                rates[s] = rate
+            room = room_below(room, flows, found, links)
         return rates
 
-    def _next(self, now: float, rates: Sequence[float]) -> float:
-        then = min((r.timer for r in self._runners), default=math.inf)
-        for s, rate in enumerate(rates):
-            if rate > 0:
-                needs = self._left[s]
-                if self._mltcp[self._job[s]]:
-                    stair = self._stair(s)
-                    if stair < STAIRS - 1:
-                        needs = min(needs, self._whole[s] * (stair + 1) / STAIRS - self._sent[s])
-                then = min(then, now + needs / rate)
-        return then
+    def _weight(self, s: int) -> float:
+        if not self._mltcp[self._job[s]]:
+            return 1.0
+        return self._slope * (self._stair[s] + 0.5) / STAIRS + self._intercept
 
-    def _flow(self, rates: Sequence[float], now: float, then: float) -> None:
+    def _flow(self, then: float) -> None:
         """Let the streams send up to `then`. A job whose streams have all ended may go on."""
-        moved: set[int] = set()
-        for s, rate in enumerate(rates):
-            if rate > 0:
+        ended: set[int] = set()
+        for s, ends in enumerate(self._ends):
+            if ends <= then:
+                self._settle(s, then)
                 # Late in a long run a double cannot resolve the time to the end: a stream that is due has
                 # ended.
-                ends = now + self._left[s] / rate <= then
-                self._left[s] = 0.0 if ends else max(0.0, self._left[s] - rate * (then - now))
-                self._sent[s] += rate * (then - now)
-                moved.add(self._job[s])
-        for j in moved:
-            if all(self._left[s] <= _DONE_BITS for s in self._own[j]):
+                self._left[s] = self._rate[s] = 0.0
+                self._look_ahead(s)
+                ended.add(self._job[s])
+            elif self._rises[s] <= then:
+                self._settle(s, then)
+                self._stair[s] += 1
+                self._look_ahead(s)
+        for j in ended:
+            if all(self._left[s] <= DONE_BITS for s in self._own[j]):
                 r = self._runners[j]
                 r.timer = max(then, r.done_at)
 

@@ -46,11 +46,15 @@ class SharingGroup:
 
 def demand_on(instance: Instance, path_choice: Sequence[int]) -> dict[int, dict[int, float]]:
     """The peak demand of each job on each link, in bit/s: link -> job -> rate."""
-    wanted: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    wanted: dict[int, dict[int, float]] = {}
+    rates = [float(max((s.rate_bps for s in job.steps), default=0)) for job in instance.jobs]
     for (j, flow), path in zip(instance.flows, path_choice, strict=True):
-        rate = max((s.rate_bps for s in instance.jobs[j].steps), default=0)
         for link in flow.candidate_paths[path]:
-            wanted[link][j] += rate
+            on_link = wanted.get(link)
+            if on_link is None:
+                wanted[link] = {j: rates[j]}
+            else:
+                on_link[j] = on_link.get(j, 0.0) + rates[j]
     return wanted
 
 
@@ -136,25 +140,46 @@ def sharing_of(instance: Instance, path_choice: Sequence[int]) -> Sharing:
     return Sharing(tuple(tuple(jobs) for jobs in members.values()), streams, uncontended_size)
 
 
+Decisions = tuple[tuple[int, ...], tuple[JobTiming, ...], tuple[bool, ...]]
+"""Levels, timings and MLTCP of the jobs of a group, as its fields have them."""
+MadeGroups = dict[tuple[tuple[int, ...], Decisions], SharingGroup]
+"""Groups on certain paths, by their jobs and the decisions for them."""
+
+
 def sharing_groups_of(
-    instance: Instance, choice: Choice, sharing: Sharing | None = None
+    instance: Instance, choice: Choice, sharing: Sharing | None = None, made: MadeGroups | None = None
 ) -> list[SharingGroup]:
     """The independent groups of a choice, ordered by their first jobs. `sharing` may be passed if it is
-    known.
+    known, and with it the groups that were `made` before on these paths: most choices of a search differ in
+    one group.
     """
     by = sharing_of(instance, choice.path_choice) if sharing is None else sharing
+    known: MadeGroups = {} if made is None else made
     found = []
     for jobs in by.groups:
-        ranks = {level: i for i, level in enumerate(sorted({choice.level[j] for j in jobs}))}
-        together = len(jobs) > 1
-        found.append(
-            SharingGroup(
+        decided = _decisions(choice, jobs)
+        group = known.get((jobs, decided))
+        if group is None:
+            level, timings, mltcp = decided
+            group = known[jobs, decided] = SharingGroup(
                 jobs=jobs,
                 streams=tuple(s for j in jobs for s in by.streams.get(j, ())),
-                level=tuple(ranks[choice.level[j]] for j in jobs),
-                timings=tuple(choice.timings[j] for j in jobs),
-                mltcp=tuple(choice.mltcp[j] and together for j in jobs),
+                level=level,
+                timings=timings,
+                mltcp=mltcp,
                 uncontended_size=tuple(by.uncontended_size.get(j, 0.0) for j in jobs),
             )
-        )
+        found.append(group)
     return found
+
+
+def _decisions(choice: Choice, jobs: tuple[int, ...]) -> Decisions:
+    if len(jobs) == 1:
+        return (0,), (choice.timings[jobs[0]],), (False,)
+    own = [choice.level[j] for j in jobs]
+    ranks = {level: i for i, level in enumerate(sorted(set(own)))}
+    return (
+        tuple([ranks[level] for level in own]),
+        tuple([choice.timings[j] for j in jobs]),
+        tuple([choice.mltcp[j] for j in jobs]),
+    )

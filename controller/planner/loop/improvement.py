@@ -24,6 +24,11 @@ GAIN = 0.002
 evaluation."""
 
 
+DOUBT = 0.1
+"""A plan that exceeds a limit by no more than this part in a quick evaluation may keep it in a thorough one.
+Chosen: over one start time and few iterations the slowest of ten jobs is about as much slower."""
+
+
 @dataclass(slots=True)
 class PlanLine:
     """A plan under improvement, with its quick value. `start` names the plan that it was, `steps` its changes
@@ -63,6 +68,18 @@ class Shortlist:
             if line.value.worst < safer[-1].value.worst * (1 - NEAR):
                 safer.append(line)
         return list({x.choice: x for x in (*near[:count], *high[:count], *safer[:more])}.values())
+
+    def doubtful(self, count: int) -> list[PlanLine]:
+        """The `count` plans of the highest utilisation that exceed a limit by no more than a quick evaluation
+        may be wrong, if they use the GPUs more than every plan that does not."""
+        met = [line.value.counted for line in self.lines.values() if line.value.met]
+        least = max(met, default=0.0) * (1 + NEAR)
+        found = [
+            line
+            for line in self.lines.values()
+            if not line.value.met and line.value.breach <= DOUBT and line.value.rank[1] == 0
+        ]
+        return sorted((x for x in found if x.value.counted > least), key=lambda x: -x.value.counted)[:count]
 
 
 @dataclass(frozen=True, slots=True)

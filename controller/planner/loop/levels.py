@@ -72,3 +72,18 @@ def levels_for(
         if r.intensity is not None:
             result[number[r.name]] = found.level[r.name]
     return tuple(result)
+
+
+class LevelsFor:
+    """`levels_for` of one instance, which computes its answer for the same paths and timings once."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._known: dict[tuple[tuple[int, ...], tuple[JobTiming, ...]], tuple[int, ...]] = {}
+
+    def __call__(self, path_choice: tuple[int, ...], timings: tuple[JobTiming, ...]) -> tuple[int, ...]:
+        """CRUX's level of each job, 0 the highest; 0 for jobs without traffic."""
+        key = path_choice, timings
+        if key not in self._known:
+            self._known[key] = levels_for(self._instance, path_choice, timings)
+        return self._known[key]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -15,7 +15,7 @@ from controller.interleave.joint.time_sharing import TimeSharing
 from controller.interleave.joint.timings import scheduled_timings
 from controller.interleave.slot_schedule import RotationCache
 from controller.planner.loop.initial_plans import GUARD_JITTERS, jobs_by_rank
-from controller.planner.loop.levels import levels_for, overlapping_pairs
+from controller.planner.loop.levels import LevelsFor, overlapping_pairs
 
 STRETCHES = (1.003, 1.01, 1.02)
 """Factors by which all scheduled jobs are slowed down together. Chosen: up to `previous_slots.TOLERANCE`."""
@@ -23,6 +23,10 @@ _MOST_PATHS = 8
 _MOST_PATH_MOVES = 12
 _MOST_PAIRS = 8
 """How many moves of a kind are offered for one choice. Chosen: bounds the work."""
+
+
+Twins = Sequence[tuple[int, ...]]
+"""Sets of jobs that are alike: see `objective.twins_of`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +43,19 @@ def moves(
     group: SharingGroup,
     time_sharing: TimeSharing,
     cache: RotationCache,
+    levels: LevelsFor,
     *,
     mltcp: bool,
     rng: random.Random,
+    twins: Twins = (),
 ) -> Iterator[Move]:
     """Moves that may help the jobs of a group. The kinds of moves alternate; within a kind the most promising
-    is first.
+    is first. `twins` are the jobs that must have one level.
     """
     kinds: list[Iterator[Move]] = [
         _timing_moves(instance, choice, group, time_sharing, cache),
-        _path_moves(instance, choice, group, time_sharing, cache),
-        level_moves(instance, choice, group, rng),
+        _path_moves(instance, choice, group, time_sharing, cache, levels),
+        level_moves(instance, levels, choice, group, rng, twins),
     ]
     if mltcp:
         kinds.append(_shuffled(_mltcp_moves(instance, choice, group), rng))
@@ -65,10 +71,15 @@ def moves(
 
 
 def level_moves(
-    instance: Instance, choice: Choice, group: SharingGroup, rng: random.Random
+    instance: Instance,
+    levels: LevelsFor,
+    choice: Choice,
+    group: SharingGroup,
+    rng: random.Random,
+    twins: Twins = (),
 ) -> Iterator[Move]:
-    """Moves that change only the levels of a group's jobs, in random order."""
-    return _shuffled(_priority_moves(instance, choice, group), rng)
+    """Moves that change only the levels of a group's jobs, in random order. `twins` as in `moves`."""
+    return _shuffled(_priority_moves(instance, levels, choice, group, twins), rng)
 
 
 def _shuffled(found: Iterator[Move], rng: random.Random) -> Iterator[Move]:
@@ -150,30 +161,47 @@ def slowed_down(timings: Sequence[JobTiming], jobs: Sequence[int], by: float) ->
     }
 
 
-def _priority_moves(instance: Instance, choice: Choice, group: SharingGroup) -> Iterator[Move]:
-    names = [p.name for p in instance.jobs]
-    found = levels_for(instance, choice.path_choice, choice.timings)
-    mine = tuple(found[j] if j in group.jobs else k for j, k in enumerate(choice.level))
-    if mine != choice.level:
+def _priority_moves(
+    instance: Instance, levels: LevelsFor, choice: Choice, group: SharingGroup, twins: Twins
+) -> Iterator[Move]:
+    names, now = [p.name for p in instance.jobs], choice.level
+    found = levels(choice.path_choice, choice.timings)
+    mine = tuple(found[j] if j in group.jobs else k for j, k in enumerate(now))
+    if mine != now:
         yield Move(replace(choice, level=mine), "levels by intensity")
-    flat = tuple(0 if j in group.jobs else k for j, k in enumerate(choice.level))
-    if flat != choice.level:
+    flat = tuple(0 if j in group.jobs else k for j, k in enumerate(now))
+    if flat != now:
         yield Move(replace(choice, level=flat), "one level for all")
     if len(group.jobs) < 2:
         return
-    own = [choice.level[j] for j in group.jobs]
-    for j in group.jobs:
-        for k, words in ((min(own) - 1, "gets the highest level"), (max(own) + 1, "gets the lowest level")):
-            level = dense(
-                tuple(k if i == j else old for i, old in enumerate(choice.level)), group.jobs, instance.levels
-            )
-            if level is not None and level != choice.level:
-                yield Move(replace(choice, level=level), f"{names[j]} {words}")
-    for a, b in combinations(group.jobs, 2):
-        if choice.level[a] != choice.level[b]:
-            swapped = list(choice.level)
-            swapped[a], swapped[b] = swapped[b], swapped[a]
-            yield Move(replace(choice, level=tuple(swapped)), f"{names[a]} and {names[b]} exchange levels")
+    own = [now[j] for j in group.jobs]
+    units = _with_one_level(group, twins)
+    words_of = [" and ".join(names[j] for j in unit) for unit in units]
+    for unit, who in zip(units, words_of, strict=True):
+        gets = "gets" if len(unit) == 1 else "get"
+        for k, words in ((min(own) - 1, "the highest level"), (max(own) + 1, "the lowest level")):
+            level = dense(_levelled(now, {k: unit}), group.jobs, instance.levels)
+            if level is not None and level != now:
+                yield Move(replace(choice, level=level), f"{who} {gets} {words}")
+    for (a, who), (b, other) in combinations(zip(units, words_of, strict=True), 2):
+        if now[a[0]] != now[b[0]]:
+            swapped = _levelled(now, {now[b[0]]: a, now[a[0]]: b})
+            yield Move(replace(choice, level=swapped), f"{who} and {other} exchange levels")
+
+
+def _with_one_level(group: SharingGroup, twins: Twins) -> list[tuple[int, ...]]:
+    """The jobs of a group that change their level together: twins, and each other job alone."""
+    together = {j: alike for alike in twins for j in alike}
+    return list(dict.fromkeys(together.get(j, (j,)) for j in group.jobs))
+
+
+def _levelled(level: Sequence[int], new: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
+    """The levels after those of some jobs changed. `new` has jobs by level."""
+    levels = list(level)
+    for k, jobs in new.items():
+        for j in jobs:
+            levels[j] = k
+    return tuple(levels)
 
 
 def dense(level: tuple[int, ...], jobs: Sequence[int], levels: int) -> tuple[int, ...] | None:
@@ -196,7 +224,12 @@ def _mltcp_moves(instance: Instance, choice: Choice, group: SharingGroup) -> Ite
 
 
 def _path_moves(
-    instance: Instance, choice: Choice, group: SharingGroup, time_sharing: TimeSharing, cache: RotationCache
+    instance: Instance,
+    choice: Choice,
+    group: SharingGroup,
+    time_sharing: TimeSharing,
+    cache: RotationCache,
+    levels: LevelsFor,
 ) -> Iterator[Move]:
     """Moves of paths, alone or in exchange, cheapest first by `PathCosts`; without and with new timings."""
     flows, guard_part = instance.flows, GUARD_JITTERS * instance.jitter
@@ -219,7 +252,7 @@ def _path_moves(
             how = "new time-shifts" if guard else "time-shifts without gaps"
             turned = replace(moved, timings=timings)
             yield Move(turned, f"{words}, {how}")
-            level = levels_for(instance, turned.path_choice, timings)
+            level = levels(turned.path_choice, timings)
             if level != choice.level:
                 yield Move(replace(turned, level=level), f"{words}, {how}, new levels")
 

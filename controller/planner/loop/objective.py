@@ -2,9 +2,10 @@
 """What makes one plan better than another: a floor for each job, equal treatment of twins, then GPU
 utilisation.
 
-Plans are compared in this order: (a) how far the worst job is above its limit, (b) how far twins are apart
-beyond what is allowed, (c) GPU utilisation, (d) among plans of nearly the best utilisation, the job that is
-worst off."""
+Plans are compared in this order: (a) whether all jobs keep their limits, (b) how far twins are apart beyond
+what is allowed, (c) GPU utilisation, (d) among plans of nearly the best utilisation, the job that is worst
+off. Of plans that all break a limit the one with the least harm is taken: the part by which the worst job is
+above its limit, or by which twins are too far apart, whichever is larger."""
 
 from __future__ import annotations
 
@@ -15,25 +16,25 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 import numpy as np
+from numpy.typing import NDArray
 
 from controller.interleave.joint.evaluator import better
 from controller.interleave.joint.fluid import Floats
 from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance
 from controller.interleave.joint.sharing_groups import Sharing
 
-MARGIN = 0.12
-"""The evaluator's error, as a part of an iteration. The search keeps each job this much below its floor.
-Chosen: over 50 scenarios of `polyrhythm paper battery`, a job took up to 29 % longer than expected with a
-margin of 2 %, and 95 of 100 jobs at most 18 % longer. A margin of 18 % costs a fifth of the gain, and where
-turns gain as much as a fair share, noise would decide between them."""
-SLOT_MARGIN = 0.05
+CERTAIN = 2.5
+"""How many standard errors a job is kept below its floor. Three errors are independent, so they are added in
+quadrature: the evaluator's (ERROR), the spread of the job's iteration over start times and jitter (jobs of
+like periods without slots keep the start times that they happen to have), and the error of its iteration
+under ECMP (`ecmp_reference.py`). Chosen: in 47 scenarios of `polyrhythm paper battery` the ratio to ECMP on
+packets exceeded the expected one by more than this in 2 of 100 jobs without slots."""
+ERROR = 0.045
+"""The standard error of the evaluator for a job without slots, as a part of its iteration. Chosen: measured
+there, without what the start times explain."""
+SLOT_ERROR = 0.02
 """The same for jobs that keep their slots. Their iterations are as long as their period, whatever the start
-times are, so only what ECMP is expected to take can be wrong. Chosen."""
-SPREADS = 1.0
-"""A job keeps its limit if its mean iteration plus so many standard deviations does, over start times and
-jitter. Jobs of like periods without slots keep the start times that they happen to have, so a job may fare
-worse than in the mean for as long as it runs. Chosen: in scenario 13 of the battery of seed 1 a job without
-slots took 403 ms, where the mean over start times is 308 and the standard deviation about 30."""
+times are. Chosen."""
 TWINS_APART = 0.10
 """By how much the expected iterations of twins may differ, as a part of the shorter one. Chosen."""
 NEAR = 0.01
@@ -55,6 +56,9 @@ _STEP = 0.01
 """Breaches and gaps are compared in steps of this size. Chosen: about the noise of a quick evaluation."""
 
 
+Bools = NDArray[np.bool_]
+
+
 @dataclass(frozen=True, slots=True)
 class PlanValue:
     """What the evaluator and the objective say of a plan.
@@ -63,8 +67,8 @@ class PlanValue:
     the part by which the worst job exceeds its limit, `twin_gap` the part by which twins are farther apart
     than allowed; both are 0 if there is none. `worst` is the largest ratio of a job's iteration to its
     reference. `unlike` counts the sets of twins that the plan treats in several ways, `missing` the jobs that
-    do not keep their slots. `likely` are the iterations by job in ns that are held against the limits:
-    for jobs without slots they are longer by SPREADS standard deviations.
+    do not keep their slots. `limits` are the longest iterations by job in ns that this plan may have: the
+    shorter the less sure they are; empty if there are none.
     """
 
     lengths: tuple[float, ...]
@@ -74,7 +78,7 @@ class PlanValue:
     worst: float = 0.0
     unlike: int = 0
     missing: int = 0
-    likely: tuple[float, ...] = ()
+    limits: tuple[float, ...] = ()
 
     @property
     def mean(self) -> float:
@@ -102,8 +106,11 @@ class PlanValue:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Breach and gap of twins in whole steps; the smaller pair is better whatever the utilisation."""
-        return _steps(self.breach), _steps(self.twin_gap)
+        """The harm of a plan that breaks a limit, then the gap of twins, in whole steps. The smaller pair is
+        better whatever the utilisation. Where no plan keeps all limits, none is chosen that lets some of many
+        equal jobs starve for a smaller breach."""
+        breach, gap = _steps(self.breach), _steps(self.twin_gap)
+        return (max(breach, gap) if breach else 0), gap
 
     @property
     def among_near(self) -> tuple[int, int, int]:
@@ -119,33 +126,51 @@ def _steps(excess: float) -> int:
 
 @dataclass(frozen=True)
 class Objective:
-    """By job of an instance: `limits`, the longest expected iteration in ns (empty: any), `slot_limits`, the
-    same for a job that keeps its slots (empty: as `limits`), and `reference`, the iteration in ns that losses
-    are measured against (empty: (d) does not count). Twins may be `twins_apart` apart (None: any).
+    """By job of an instance: `floors`, the longest iteration in ns (empty: any), `reference`, the iteration
+    in ns under plain ECMP, that losses are measured against (empty: (d) does not count), `errors`, the
+    standard error of the reference as a part of it (empty: none), and `caps`, the longest iteration in ns one
+    standard deviation above the mean, whatever the reference is (empty: any). Twins may be `twins_apart`
+    apart (None: any). `caution` lowers the floors of jobs without slots by this part.
 
     Without arguments utilisation alone counts.
     """
 
-    limits: tuple[float, ...] = ()
+    floors: tuple[float, ...] = ()
     reference: tuple[float, ...] = ()
     twins_apart: float | None = None
     caution: float = 0.0
-    slot_limits: tuple[float, ...] = ()
+    errors: tuple[float, ...] = ()
+    caps: tuple[float, ...] = ()
 
     def cautious(self) -> Objective:
         """The same objective for quick evaluations: with lower limits for jobs that are not scheduled."""
         return replace(self, caution=CAUTION)
 
-    def _limits(self, choice: Choice | None, missing: Sequence[bool]) -> Floats:
-        """The limits by job. Scheduled jobs need no caution: their iterations hardly vary. `missing`: the
-        jobs that do not keep their slots, to which the limits of jobs without slots apply."""
-        own = np.array(self.limits)
-        if choice is None:
-            return own
-        free = _without_slots(choice)
-        if self.slot_limits:
-            own = np.where((free > 0) | np.array(missing), own, self.slot_limits)
-        return own * (1 - self.caution * free)
+    @property
+    def slot_limits(self) -> tuple[float, ...]:
+        """The longest iteration of each job in ns if all keep their slots. Empty if there is no limit."""
+        count = max(len(self.floors), len(self.caps))
+        found = self._limits(np.zeros(count), np.zeros(count, dtype=np.bool_)) if count else np.zeros(0)
+        return tuple(found.tolist())
+
+    def _limits(self, spread: Floats, free: Bools) -> Floats:
+        """The limits by job. `spread` is the standard deviation of an iteration over start times as a part of
+        it; `free` are the jobs without slots, and those that do not keep them.
+
+        No limit that comes from a floor is below the reference.
+        """
+        found = np.full(len(spread), np.inf)
+        if self.floors:
+            model = np.where(free, ERROR, SLOT_ERROR)
+            errors = np.array(self.errors) if self.errors else 0.0
+            # Scheduled jobs need no caution: their iterations hardly vary.
+            floors = np.array(self.floors) * (1 - self.caution * free)
+            found = floors / (1 + CERTAIN * np.sqrt(model**2 + spread**2 + errors**2))
+            if self.reference:
+                found = np.maximum(found, self.reference)
+        if self.caps:
+            found = np.minimum(found, np.array(self.caps) / (1 + spread))
+        return found
 
     def value(
         self,
@@ -164,11 +189,13 @@ class Objective:
         for alike in twins:
             for pool in _interchangeable(alike, choice):
                 expected[pool] = expected[pool].mean()
-        likely: Floats = expected + SPREADS * _without_slots(choice) * lengths.std(axis=0)
         missing = _missing(choice, expected.tolist())
         breach = twin_gap = 0.0
-        if self.limits and len(expected):
-            breach = max(0.0, float((likely / self._limits(choice, missing)).max()) - 1)
+        limits = np.zeros(0)
+        if (self.floors or self.caps) and len(expected):
+            free = _without_slots(choice, len(expected))
+            limits = self._limits(free * lengths.std(axis=0) / expected, free | np.array(missing))
+            breach = max(0.0, float((expected / limits).max()) - 1)
         if self.twins_apart is not None:
             for alike in twins:
                 own = expected[list(alike)]
@@ -185,17 +212,12 @@ class Objective:
             worst=worst,
             unlike=unlike,
             missing=sum(missing),
-            likely=tuple(likely.tolist()),
+            limits=tuple(limits.tolist()),
         )
 
-    def wronged(
-        self, value: PlanValue, twins: Sequence[Sequence[int]], choice: Choice | None = None
-    ) -> frozenset[int]:
+    def wronged(self, value: PlanValue, twins: Sequence[Sequence[int]]) -> frozenset[int]:
         """The jobs above their limits, and twins that are too far apart."""
-        found: set[int] = set()
-        if self.limits:
-            limits = self._limits(choice, _missing(choice, value.lengths))
-            found |= {j for j, ns in enumerate(value.likely) if ns > limits[j]}
+        found = {j for j, limit in enumerate(value.limits) if value.lengths[j] > limit}
         if self.twins_apart is not None:
             for alike in twins:
                 own = [value.lengths[j] for j in alike]
@@ -217,12 +239,11 @@ def _missing(choice: Choice | None, expected: Sequence[float]) -> list[bool]:
     ]
 
 
-def _without_slots(choice: Choice | None) -> Floats:
-    """By job: 1 at its own pace, 0 if it is scheduled, as its iterations hardly vary then. Without a choice 1
-    for all."""
+def _without_slots(choice: Choice | None, count: int) -> Bools:
+    """By job: whether it runs at its own pace. Scheduled iterations hardly vary. Without a choice all do."""
     if choice is None:
-        return np.ones(1)
-    return np.array([timing == UNSCHEDULED for timing in choice.timings], dtype=np.float64)
+        return np.ones(count, dtype=np.bool_)
+    return np.array([timing == UNSCHEDULED for timing in choice.timings], dtype=np.bool_)
 
 
 def _interchangeable(alike: Iterable[int], choice: Choice | None) -> list[list[int]]:
@@ -260,8 +281,8 @@ def twins_of(instance: Instance, sharing: Sharing) -> tuple[tuple[int, ...], ...
 
 
 def improves(ours: PlanValue, theirs: PlanValue, gain: float) -> bool:
-    """Whether a step of the search from `theirs` to `ours` improves: by (a), then (b), then by more than the
-    part `gain` of the utilisation."""
+    """Whether a step of the search from `theirs` to `ours` improves: by `PlanValue.rank`, then by more than
+    the part `gain` of the utilisation."""
     if ours.rank != theirs.rank:
         return ours.rank < theirs.rank
     return ours.counted > theirs.counted * (1 + gain)

@@ -100,6 +100,11 @@ class PlanValues:
             )
         return self._twins[choice.path_choice]
 
+    def levelled_twins(self, choice: Choice) -> tuple[tuple[int, ...], ...]:
+        """The sets of twins on the plan's paths that the objective does not let be far apart, so that they
+        need one level."""
+        return () if self.objective.twins_apart is None else self.twins(choice)
+
     def good_enough(self, value: PlanValue) -> bool:
         """Whether no search can gain much: no limit is exceeded, and the utilisation is near the bound."""
         return value.met and value.mean >= self.evaluator.bound * (1 - NEARLY)
@@ -107,7 +112,7 @@ class PlanValues:
     def losing_groups(self, choice: Choice, effort: Effort) -> list[SharingGroup]:
         """The sharing groups of a plan that lose utilisation, the largest loss first, after those with a job
         above its limit."""
-        wronged = self._cautious.wronged(self.quick_value(choice, effort), self.twins(choice), choice)
+        wronged = self._cautious.wronged(self.quick_value(choice, effort), self.twins(choice))
         found = []
         for i, group in enumerate(self.evaluator.groups(choice)):
             lost = self.evaluator.lost(group, effort)

@@ -9,7 +9,6 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 
 from controller.interleave.joint.evaluator import Effort, Evaluator
 from controller.interleave.joint.instance import Choice, Instance
@@ -26,6 +25,7 @@ from controller.planner.loop.improvement import (
     try_combinations,
 )
 from controller.planner.loop.initial_plans import PathChoice, combined_plans, single_mechanism_plans
+from controller.planner.loop.levels import LevelsFor
 from controller.planner.loop.moves import Move, level_moves, moves
 from controller.planner.loop.objective import UTILISATION, Objective, PlanValue, best, replaces
 from controller.planner.loop.plan_values import Measured, PlanValues, SearchStoppedError, Stop, never
@@ -39,6 +39,9 @@ _FINALISTS = 2
 _MORE_FINALISTS = 5
 """How many more plans are evaluated thoroughly if those exceed a limit: plans that are farther from it.
 Chosen: bounds the work."""
+_DOUBTFUL = 3
+"""How many plans that seem to exceed a limit are evaluated thoroughly nevertheless. Chosen: bounds the
+work."""
 _PROMISING = 3
 """How many of the plans given to `solve_levels` are evaluated thoroughly."""
 
@@ -78,13 +81,15 @@ class SearchLimits:
     """How much to search.
 
     At most `evaluations` moves are evaluated, from the best single mechanism and `starts` other plans. The
-    search ends early when the evaluator has done `max_work` on them. `quick` is the effort for moves,
+    search ends early when the evaluator has done `max_work` on them. A search of levels alone evaluates no
+    more whole plans than `level_work` is enough for (None: `max_work`). `quick` is the effort for moves,
     `thorough` that for decisions. Besides the given sets of paths, `arranged_sets` are made, each by at most
     `exchanges` exchanges. A given plan stays unless another one gains `min_gain` of its utilisation.
     """
 
     evaluations: int = 300
     max_work: int = 1_500_000
+    level_work: int | None = None
     starts: int = 3
     quick: Effort = QUICK
     thorough: Effort = THOROUGH
@@ -122,10 +127,12 @@ def solve(
     values = PlanValues(evaluator or Evaluator(instance, plain), objective, measured, stop)
     time_sharing = TimeSharing(instance)
     cache = cache or rotation_cache_of(instance, fast=fast, seed=seed)
+    levels = LevelsFor(instance)
     preferred = dict(given or {})
 
     def offer(choice: Choice, group: SharingGroup, rng: random.Random) -> Iterator[Move]:
-        return moves(instance, choice, group, time_sharing, cache, mltcp=mltcp, rng=rng)
+        twins = values.levelled_twins(choice)
+        return moves(instance, choice, group, time_sharing, cache, levels, mltcp=mltcp, rng=rng, twins=twins)
 
     alone = dict(single_mechanism_plans(instance, paths, mltcp=mltcp, cache=cache, seed=seed)) | dict(
         others or {}
@@ -185,15 +192,18 @@ def solve_levels(
     }
     thorough = _thorough(values, plans, limits)
     first = best(thorough)
-    shortlist, evaluations = Shortlist(), len(given)
+    shortlist, evaluations, levels = Shortlist(), len(given), LevelsFor(instance)
+
+    def offer(choice: Choice, group: SharingGroup, rng: random.Random) -> Iterator[Move]:
+        return level_moves(instance, levels, choice, group, rng, values.levelled_twins(choice))
+
     with suppress(SearchStoppedError):
         if values.good_enough(thorough[first]):
             return _decided(values, shortlist, plans, thorough, tuple(plans), limits, evaluations)
         line = PlanLine(first, plans[first], quick[first])
-        budget = Budget(
-            min(limits.evaluations, limits.max_work // max(1, cost)), limits.max_work, limits.quick
-        )
-        evaluations += improve(values, line, partial(level_moves, instance), shortlist, budget, seed)
+        work = limits.max_work if limits.level_work is None else limits.level_work
+        budget = Budget(min(limits.evaluations, work // max(1, cost)), limits.max_work, limits.quick)
+        evaluations += improve(values, line, offer, shortlist, budget, seed)
         shortlist.add(line)
     return _decided(values, shortlist, plans, thorough, tuple(plans), limits, evaluations)
 
@@ -231,6 +241,9 @@ def _decided(
             line.value = values.value(line.choice, limits.thorough)
             met |= line.value.met
             lines[f"finalist {i}"] = line
+        for i, line in enumerate(shortlist.doubtful(_DOUBTFUL)):
+            line.value = values.value(line.choice, limits.thorough)
+            lines[f"doubtful {i}"] = line
     found = {name: line.value for name, line in lines.items()}
     top = lines[best(found)]
     for name in (*(name for name in preferred if name in thorough), best(thorough)):

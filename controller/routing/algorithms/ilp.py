@@ -89,8 +89,15 @@ def _highs(
     load, in units of the fastest link, is at least `least`."""
     import highspy
 
-    model: Any = highspy.Highs()  # type: ignore[no-untyped-call]
-    model.setOptionValue("output_flag", False)
+    class QuietHighs(highspy.Highs):
+        """highspy enables callbacks as it makes a model, and the first one of a process prints the version,
+        which would be in the midst of what a command prints."""
+
+        def enableCallbacks(self) -> None:  # noqa: N802
+            self.setOptionValue("output_flag", False)
+            super().enableCallbacks()  # type: ignore[no-untyped-call]
+
+    model: Any = QuietHighs()  # type: ignore[no-untyped-call]
     model.setOptionValue("time_limit", options.limit_s)
     model.setOptionValue("random_seed", options.seed)
     capacity = fabric.capacity

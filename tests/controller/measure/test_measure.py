@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from controller.measure.change import ChangeDetector
 from controller.measure.profiling_queue import ProfilingQueue, with_job_on_top
 from controller.model.plan import FlowPlan, JobPlan, LinkPlan, Plan, PolicyReference
@@ -59,6 +61,16 @@ def test_the_measured_job_is_alone_on_top_and_runs_free() -> None:
     }  # fmt: skip
     assert shown.flows["new/a>b"].path == plan.flows["new/a>b"].path
     assert with_job_on_top(plan, "unknown", DSCPS) == plan
+
+
+def test_who_kept_slots_only_beside_the_measured_job_runs_free_too() -> None:
+    """Else it would wait whole periods for slots that the measured job, which keeps none, sends in."""
+    plan = planned(
+        {"new": 0, "beside": 0, "one": 0, "two": 0}, [("new", "beside"), ("new", "one"), ("one", "two")]
+    )
+    jobs = {n: replace(p, period_ns=260 * MS, shift_ns=130 * MS) for n, p in plan.jobs.items()}
+    shown = with_job_on_top(replace(plan, jobs=jobs), "new", DSCPS)
+    assert {n for n, p in shown.jobs.items() if p.period_ns} == {"one", "two"}
 
 
 def test_three_alike_in_a_row_are_a_change() -> None:

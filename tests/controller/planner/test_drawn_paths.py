@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 from controller.model import Flow, Job, Phase, Profile
 from controller.planner import POLICIES, PlanInput
 from controller.planner.demand import Demands
-from controller.planner.drawn_paths import drawn_paths
+from controller.planner.drawn_paths import drawn_paths, drawn_ways
 from controller.routing.ecmp import draw_port
+from controller.routing.from_topology import Failures
 from controller.routing.paths import path_of
 from topo.generate import leaf_spine, three_tier
 
@@ -43,4 +45,6 @@ def test_drawn_paths_are_those_of_the_tables(name: str, seed: int) -> None:
     wanted = {
         f.name: path_of(topology, demands.forwarding, f.src, f.dst, draw_port(f.name, seed)) for f in flows
     }
-    assert drawn_paths(demands, names, seed) == wanted
+    assert drawn_paths(topology, Failures(down), flows, seed) == wanted
+    drawn = drawn_ways(demands, names)[0]
+    assert drawn == {name: tuple(pairwise(path)) for name, path in wanted.items()}

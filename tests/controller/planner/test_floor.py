@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from loop_rig import MS, RATE, job
 
@@ -13,7 +15,7 @@ from controller.model import Job, Phase, Plan, Profile
 from controller.planner import POLICIES, PlanInput, plan
 from controller.planner.ecmp_reference import EcmpLengths
 from controller.planner.floor import objective_of
-from controller.planner.loop.objective import MARGIN, SLOT_MARGIN
+from controller.planner.loop.objective import CERTAIN, ERROR, SLOT_ERROR
 from topo.generate import leaf_spine
 
 OURS = POLICIES["polyrhythm"]
@@ -84,15 +86,17 @@ def test_a_limit_allows_for_the_spread_of_ecmp_but_is_not_below_its_mean() -> No
     jobs = [JointJob(name, 1.0, (Step(MS, RATE, MS),), ()) for name in ("sure", "varies", "varies much")]
     ecmp = EcmpLengths(
         dict.fromkeys(("sure", "varies", "varies much"), 100.0),
-        {"sure": 100.0, "varies": 90.0, "varies much": 60.0},
+        {"sure": 0.0, "varies": 0.1, "varies much": 0.3},
     )
-    floor = 1.5 * (1 - MARGIN)
-    assert objective_of(OURS, jobs, ecmp).limits == pytest.approx((floor * 100, floor * 90, 100))
-    floor = 1.5 * (1 - SLOT_MARGIN)
-    assert objective_of(OURS, jobs, ecmp).slot_limits == pytest.approx((floor * 100, floor * 90, 100))
-    assert objective_of(OURS, jobs, ecmp).reference == (100.0, 100.0, 100.0)
+    objective = objective_of(OURS, jobs, ecmp)
+    used, lengths = np.array([0.5, 0.5]), np.full((2, 3), 120.0)
+    least = 150 / (1 + CERTAIN * ERROR), 150 / (1 + CERTAIN * math.hypot(ERROR, 0.1)), 100
+    assert objective.value(lengths, used).limits == pytest.approx(least)
+    least = 150 / (1 + CERTAIN * SLOT_ERROR), 150 / (1 + CERTAIN * math.hypot(SLOT_ERROR, 0.1)), 100
+    assert objective.slot_limits == pytest.approx(least)
+    assert objective.reference == (100.0, 100.0, 100.0)
     free = OURS.with_options({"max_slowdown": None})
-    assert objective_of(free, jobs, ecmp).limits == ()
+    assert objective_of(free, jobs, ecmp).slot_limits == ()
 
 
 def test_jobs_with_few_gpus_have_fewer_turns_but_keep_the_floor_and_twins_are_equal() -> None:

@@ -18,8 +18,9 @@ from controller.planner import POLICIES, PlanInput, first_plan, plan
 from controller.planner.candidate import build
 from controller.planner.demand import Demands
 from controller.planner.routing_stage import route_flows
-from controller.store import records
-from controller.store.records import encode, plan_of, stored_plan
+from controller.store import stored_plans
+from controller.store.records import encode
+from controller.store.stored_plans import PlanEncoder, plan_of
 from topo.generate import leaf_spine, three_tier
 from topo.graph import Topology
 
@@ -196,11 +197,28 @@ def test_intensities_are_those_of_the_hosts_links(seed: int) -> None:
 def test_a_plan_of_columns_can_be_stored() -> None:
     made = first_plan(random_inputs(11))
     assert isinstance(made.flows, FlowPlans)
-    whole = encode(made)
+    whole = PlanEncoder().stored(0, made)
     for piece in (1, 7, 10_000):
-        with patch.object(records, "PIECE", piece):
-            stored = stored_plan(0, made)
-        assert stored.body == whole
+        with patch.object(stored_plans, "PIECE", piece):
+            assert PlanEncoder().stored(0, made) == whole
+    assert plan_of(whole) == made
+    # As plans were stored before there were columns.
+    assert plan_of(replace(whole, body=encode(made))) == made
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6))
+def test_what_is_kept_of_the_last_plan_is_stored_as_if_anew(seed: int) -> None:
+    inputs, encoder = random_inputs(seed), PlanEncoder()
+    first = first_plan(inputs)
+    later = first_plan(replace(inputs, jobs=inputs.jobs[1:], previous=first))
+    moved = {
+        n: replace(f, path=None, source_port=None, why="moved") for n, f in list(first.flows.items())[:2]
+    }
+    patched = replace(first, flows=with_flows(first.flows, moved))
+    for made in (first, later, first, patched, later):
+        stored = encoder.stored(5, made)
+        assert stored == PlanEncoder().stored(5, made)
         assert plan_of(stored) == made
 
 

@@ -6,16 +6,23 @@ kept, and explained.
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from instance_rig import random_choice, random_instance
 
+from controller.interleave.joint import evaluator as evaluators
 from controller.interleave.joint.evaluator import Effort, Evaluator
+from controller.interleave.joint.fluid import Floats
 from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance
+from controller.interleave.joint.known_groups import KnownGroups
 from controller.model import Flow, Job, Phase, Plan, Profile
 from controller.planner import POLICIES, PlanInput, plan
-from controller.planner.loop.search import SearchLimits, solve_levels
+from controller.planner.ecmp_reference import _draws
+from controller.planner.loop.known_searches import KnownSearches
+from controller.planner.loop.search import SearchLimits, SearchResult, solve_levels
 from sim.cluster import JobRequest, machines
 from sim.network import Network
 from sim.scheduler import Fifo
@@ -114,7 +121,8 @@ def test_levels_stay_when_somebody_comes_whom_nobody_meets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "value"), [("LIMITS", replace(LIMITS, max_work=100)), ("_MOST_FLOWS", 1), ("_MOST_STREAMS", 1)]
+    ("limit", "value"),
+    [("LIMITS", replace(LIMITS, max_work=100)), ("_MOST_FLOWS", 1), ("_MOST_STREAMS", 1)],
 )
 def test_too_many_jobs_to_evaluate_share_one_level_and_without_a_floor_have_cruxs(
     monkeypatch: pytest.MonkeyPatch, limit: str, value: object
@@ -128,6 +136,55 @@ def test_too_many_jobs_to_evaluate_share_one_level_and_without_a_floor_have_crux
     free = plan(replace(inputs(1), policy=OURS.with_options({"max_slowdown": None})))
     assert any("too many jobs and flows to evaluate plans" in j.why for j in free.jobs.values())
     assert levels(free) == levels(plan(replace(inputs(1), policy=POLICIES["crux"])))
+
+
+def test_fewer_changes_of_levels_are_tried_for_many_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    known_searches = "controller.planner.levels_only.KNOWN_SEARCHES"
+    made = plan(inputs(1))
+    monkeypatch.setattr("controller.planner.levels_only._WORK_FOR_MANY", 1)
+    monkeypatch.setattr(known_searches, KnownSearches())
+    assert plan(inputs(1)) == made
+    monkeypatch.setattr("controller.planner.levels_only._MANY_JOBS", JOBS - 1)
+    monkeypatch.setattr(known_searches, KnownSearches())
+    assert evaluated(plan(inputs(1))) < evaluated(made)
+
+
+def evaluated(made: Plan) -> int:
+    """How many plans the search looked at, as the reasons say."""
+    return max(int(n) for j in made.jobs.values() for n in re.findall(r"(\d+) evaluated plans", j.why))
+
+
+def test_a_job_without_flows_lets_no_search_be_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans with known searches are those of a planner that searches each time."""
+    searched = []
+
+    def search(*args: Any, **options: Any) -> SearchResult | None:
+        searched.append(args)
+        return solve_levels(*args, **options)
+
+    def with_lone_job(before: Plan | None) -> PlanInput:
+        asked = inputs(3)
+        lone = replace(known("lone", (f"h{JOBS + 1}",), 90, 90), flows=())
+        return replace(asked, jobs=(*asked.jobs, lone), previous=before)
+
+    monkeypatch.setattr("controller.planner.levels_only.solve_levels", search)
+    monkeypatch.setattr("controller.planner.levels_only.KNOWN_SEARCHES", KnownSearches())
+    first = plan(replace(inputs(3), previous=plan(inputs(3))))
+    before = len(searched)
+    more = plan(with_lone_job(first))
+    assert len(searched) == before
+    assert levels(more).keys() == {*levels(first), "lone"}
+    monkeypatch.setattr("controller.planner.levels_only.KNOWN_SEARCHES", KnownSearches(0))
+    assert plan(with_lone_job(first)) == more
+    assert len(searched) == before + 1
+
+
+def test_a_search_that_was_stopped_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.planner.levels_only.KNOWN_SEARCHES", KnownSearches())
+    whole = plan(inputs(4))
+    monkeypatch.setattr("controller.planner.levels_only.KNOWN_SEARCHES", KnownSearches())
+    plan(inputs(4), lambda: True)
+    assert plan(inputs(4)) == whole
 
 
 def test_levels_alone_keep_the_floor_too() -> None:
@@ -187,3 +244,46 @@ def test_the_cost_of_a_look_is_known_before(seed: int) -> None:
     assert evaluator.work_done == 0
     evaluator.utilisation(choice, effort)
     assert evaluator.work_done == cost > 0
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_change_in_one_half_computes_less_of_the_other(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs of three leaves come and go; those of the other three stay. Every plan is the one of a planner that
+    computes everything anew."""
+    rng = random.Random(seed)
+
+    def job(i: int, first: int) -> Job:
+        hosts = tuple(f"h{leaf * (JOBS + 2) + i + 1}" for leaf in range(first, first + LEAVES // 2))
+        return known(f"j{i:02}", hosts, rng.randint(80, 120), rng.randint(120, 170))
+
+    staying, others = [job(i, 0) for i in range(4)], [job(i, LEAVES // 2) for i in range(4, 9)]
+    kept, anew = CountedGroups(), CountedGroups()
+    before: Plan | None = None
+    made: list[Plan] = []
+    for here in (others[:3], others[:4], others[1:]):
+        now = PlanInput(FABRIC, (*staying, *here), OURS, 0, previous=before, seed=1)
+        anew.forget()
+        for groups in (anew, kept):
+            # Whole results that are known would hide what is computed of them.
+            monkeypatch.setattr("controller.planner.levels_only.KNOWN_SEARCHES", KnownSearches())
+            _draws.cache_clear()
+            monkeypatch.setattr(evaluators, "KNOWN", groups)
+            made.append(plan(now))
+        before = made[-1]
+        assert before == made[-2]
+    assert kept.computed < anew.computed
+
+
+class CountedGroups(KnownGroups):
+    """A store that counts what is computed for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.computed = 0
+
+    def keep(self, key: bytes, lengths: Floats) -> None:
+        self.computed += 1
+        super().keep(key, lengths)
+
+    def forget(self) -> None:
+        self._found.clear()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from controller.model import Flow, Job, Phase, Profile
 from controller.placement.candidates import placements
 from controller.planner import POLICIES, PlanInput
-from controller.planner.placement import rank_placements
+from controller.planner.placement import Compatibility, compatibility, most_compatible, rank_placements
 from topo.generate import leaf_spine
 
 MS, RATE = 1_000_000, 50_000_000
@@ -102,3 +102,21 @@ def test_what_cannot_be_ranked_is_refused() -> None:
         rank_placements(inputs, [job("new", ("h1", "h5"), 200, 90)] * 65)
     with pytest.raises(ValueError, match="h99"):
         rank_placements(inputs, [job("new", ("h1", "h99"), 200, 90)])
+
+
+def test_the_best_candidate_has_no_loop_and_if_all_have_one_it_is_the_first() -> None:
+    looped, poor, good = (
+        Compatibility(score, 0.0, loops, (), ()) for score, loops in ((1, 1), (0.5, 0), (0.9, 0))
+    )
+    cut_off = Compatibility(1, 0.0, 0, (), ("flow",))
+    assert most_compatible([looped, poor, good, good, cut_off]) == 2
+    assert most_compatible([looped, looped]) == 0
+    assert most_compatible([looped, cut_off]) == 1
+
+
+@pytest.mark.parametrize("policy", ["cassini", "ecmp", "mltcp"])
+def test_jobs_are_judged_together_also_where_a_plan_would_need_no_paths(policy: str) -> None:
+    jobs = (job("a", ("h1", "h5"), 200, 90), job("b", ("h2", "h6"), 200, 150))
+    found = compatibility(PlanInput(FABRIC, jobs, POLICIES[policy], 0))
+    assert found.score == pytest.approx(0.8, abs=1e-6)
+    assert {k.jobs for k in found.links} == {("a", "b")}

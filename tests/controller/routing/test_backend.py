@@ -27,3 +27,11 @@ def test_plain_loops_only_where_kernels_take_longer(
             monkeypatch.setitem(sys.modules, name, sys)
     monkeypatch.setattr(backend, "cold", lambda: cold)
     assert backend.plain_suffices(flows) is plain
+
+
+@pytest.mark.parametrize(("flows", "plain"), [(backend.BEARABLE - 1, True), (backend.BEARABLE, False)])
+def test_many_flows_do_not_wait_for_the_compilation_by_another_process(
+    monkeypatch: pytest.MonkeyPatch, flows: int, plain: bool
+) -> None:
+    monkeypatch.setattr(backend, "available", lambda: False)
+    assert backend.plain_suffices(flows) is plain

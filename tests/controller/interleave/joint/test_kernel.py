@@ -2,6 +2,7 @@
 """The compiled fluid model works piece by piece, with the same result."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,11 +18,16 @@ SEEDS = (1, 2)
 
 
 def group_arrays(seed: int):
-    """Arguments of the kernel for a random group of jobs that share links, and the reference's result."""
+    """Arguments of the kernel for a random group of jobs that share links, and the reference's result. Groups
+    of odd seeds are without MLTCP, whose rates the kernel finds in another way.
+    """
     rng = random.Random(seed)
     while True:
-        instance = random_instance(rng, rng.randint(2, 5))
-        for part in sharing_groups_of(instance, random_choice(rng, instance)):
+        instance = random_instance(rng, rng.randint(2, 8))
+        choice = random_choice(rng, instance)
+        if seed % 2:
+            choice = replace(choice, mltcp=(False,) * len(instance.jobs))
+        for part in sharing_groups_of(instance, choice):
             if part.undisturbed:
                 continue
             alone = [float(instance.jobs[j].alone_ns) for j in part.jobs]

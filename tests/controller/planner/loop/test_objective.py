@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 from itertools import combinations
@@ -16,10 +17,15 @@ from instance_rig import MS, G, random_choice, random_instance
 from controller.interleave.joint.evaluator import Effort, Evaluator
 from controller.interleave.joint.instance import Choice, Instance, JointFlow, JointJob, Step, plain
 from controller.interleave.joint.sharing_groups import sharing_of
+from controller.planner.loop.improvement import PlanLine, Shortlist
+from controller.planner.loop.levels import LevelsFor
+from controller.planner.loop.moves import level_moves
 from controller.planner.loop.objective import (
+    CERTAIN,
+    ERROR,
     MISSED_COST,
     NEAR,
-    SPREADS,
+    SLOT_ERROR,
     TWINS_APART,
     Objective,
     PlanValue,
@@ -72,16 +78,18 @@ def worst_excess(instance: Instance, choice: Choice, objective: Objective) -> tu
                 i for i in free if (choice.level[i], choice.mltcp[i]) == (choice.level[j], choice.mltcp[j])
             ]
             expected[j] = sum(lengths[i] for i in same) / len(same)
-    likely = [
-        ns + SPREADS * float(np.std(own)) * (timing == (0, 0))
-        for ns, own, timing in zip(expected, by_seed.T, choice.timings, strict=True)
-    ]
-    breach = max((ns / limit - 1 for ns, limit in zip(likely, objective.limits, strict=True)), default=0.0)
+    breach = 0.0
+    for j, (ns, own, timing) in enumerate(zip(expected, by_seed.T, choice.timings, strict=True)):
+        keeps = timing != (0, 0) and ns <= 1.02 * timing[0]
+        spread = float(np.std(own)) / ns if timing == (0, 0) else 0.0
+        error = CERTAIN * math.hypot(SLOT_ERROR if keeps else ERROR, spread, *objective.errors[j : j + 1])
+        limit = max(objective.floors[j] / (1 + error), *objective.reference[j : j + 1], 0.0)
+        breach = max(breach, ns / limit - 1)
     pairs = [p for jobs in alike.values() for p in combinations(jobs, 2)]
     apart = max(
         (max(expected[a], expected[b]) / min(expected[a], expected[b]) - 1 for a, b in pairs), default=0.0
     )
-    return max(0.0, breach), max(0.0, apart - TWINS_APART)
+    return breach, max(0.0, apart - TWINS_APART)
 
 
 def crowd(rng: random.Random) -> Instance:
@@ -118,10 +126,11 @@ def test_the_search_keeps_the_floor_and_treats_twins_alike_wherever_a_plan_witho
     breach, apart = worst_excess(instance, found.choice, objective)
     assert (breach, apart) == pytest.approx((found.value.breach, found.value.twin_gap), abs=1e-9)
     known, known_apart = worst_excess(instance, ecmp, objective)
-    assert breach <= known + 0.01
     if known == 0:
         assert breach == 0
         assert apart <= known_apart + 0.01
+    else:
+        assert breach == 0 or max(breach, apart) <= max(known, known_apart) + 0.01
     # Whatever has more utilisation by a step, and is no worse in the floor and for twins, was not there.
     for name, utilisation in found.baselines.items():
         if utilisation > found.utilisation * (1 + NEAR + LIMITS.min_gain):
@@ -162,6 +171,9 @@ def test_the_order_is_floor_then_twins_then_utilisation_then_the_worst_off() -> 
     assert best({"high": high, "fair": fair, "even": even}) == "even"
     assert best({"high": high, "fair": fair}) == "fair"
     assert best({"higher": value(0.95, breach=0.3), "high": high}) == "high"
+    # Where all plans break a limit, equal jobs do not starve for a smaller breach.
+    assert best({"apart": value(0.9, breach=0.1, gap=1.4), "alike": value(0.4, breach=0.3)}) == "alike"
+    assert best({"apart": value(0.4, breach=0.1, gap=0.1), "slow": value(0.9, breach=0.9)}) == "apart"
     # Within 1 % the worst-off job decides, then whether twins are treated alike, then utilisation.
     near = {"most": value(0.500, worst=1.4), "better": value(0.496, worst=1.2), "far": value(0.49, worst=1.0)}
     assert best(near) == "better"
@@ -192,33 +204,48 @@ def test_a_plan_in_force_is_replaced_for_harm_for_utilisation_or_for_a_much_bett
     assert replaces(value(0.54, missing=1, worst=1.4), kept, 0.01)
 
 
-def test_a_job_keeps_its_limit_only_if_it_does_so_for_most_start_times() -> None:
+@pytest.mark.parametrize("error", [0.0, 0.1])
+def test_a_limit_is_below_the_floor_by_all_errors_in_quadrature(error: float) -> None:
     # Jobs of one period keep their start times: the mean of 100 and 140 says nothing about either of them.
-    objective = Objective((130.0,), (100.0,))
+    objective = Objective((150.0,), (100.0,), errors=(error,))
     even, uneven = np.array([[120.0], [120.0]]), np.array([[100.0], [140.0]])
-    assert objective.value(even, np.array([0.5, 0.5])).met
+    found = objective.value(even, np.array([0.5, 0.5]))
+    assert found.limits == pytest.approx((150 / (1 + CERTAIN * math.hypot(ERROR, error)),))
+    assert found.met == (error == 0)
     found = objective.value(uneven, np.array([0.5, 0.5]))
     assert found.lengths == (120.0,)
-    assert found.likely == (120.0 + SPREADS * 20,)
-    assert found.breach == pytest.approx(found.likely[0] / 130 - 1)
+    limit = max(100.0, 150 / (1 + CERTAIN * math.hypot(ERROR, error, 20 / 120)))
+    assert found.limits == pytest.approx((limit,))
+    assert found.breach == pytest.approx(120 / limit - 1)
     assert objective.wronged(found, ()) == {0}
+
+
+def test_no_limit_of_a_floor_is_below_the_iteration_under_ecmp_but_that_of_a_cap_may_be() -> None:
+    used, lengths = np.array([0.5, 0.5]), np.array([[95.0], [105.0]])
+    assert Objective((150.0,), (100.0,), errors=(0.5,)).value(lengths, used).limits == (100.0,)
+    capped = Objective((150.0,), (100.0,), caps=(84.0,)).value(lengths, used)
+    assert capped.limits == pytest.approx((84 / 1.05,))
+    assert Objective((), (100.0,), caps=(84.0,)).value(lengths, used).limits == capped.limits
 
 
 def test_a_job_that_keeps_its_slots_has_another_limit() -> None:
     instance = Instance((player("a", 60, 40), player("b", 60, 40)), (50 * G,))
-    objective = Objective((130.0, 130.0), (100.0, 100.0), slot_limits=(140.0, 140.0))
+    objective = Objective((150.0, 150.0), (100.0, 100.0))
+    sure, other = 150 / (1 + CERTAIN * SLOT_ERROR), 150 / (1 + CERTAIN * ERROR)
+    assert objective.slot_limits == pytest.approx((sure, sure))
     used, free = np.array([0.5]), plain(instance, (0, 0))
-    slots = replace(free, timings=((135, 0), (135, 60)))
-    lengths = np.array([[135.0, 135.0]])
+    slots = replace(free, timings=((140, 0), (140, 60)))
+    lengths = np.array([[140.0, 140.0]])
     assert objective.value(lengths, used, (), slots).met
-    assert objective.value(lengths, used, (), free).breach == pytest.approx(135 / 130 - 1)
+    assert objective.value(lengths, used, (), free).breach == pytest.approx(140 / other - 1)
     # The second job takes 138 with slots every 130: it does not keep them.
     missed = objective.value(
         np.array([[135.0, 138.0]]), used, (), replace(slots, timings=((135, 0), (130, 60)))
     )
     assert missed.missing == 1
-    assert missed.breach == pytest.approx(138 / 130 - 1)
-    assert objective.wronged(missed, (), replace(slots, timings=((135, 0), (130, 60)))) == {1}
+    assert missed.limits == pytest.approx((sure, other))
+    assert missed.breach == pytest.approx(138 / other - 1)
+    assert objective.wronged(missed, ()) == {1}
 
 
 def test_twins_are_jobs_alike_on_the_same_full_links() -> None:
@@ -233,15 +260,47 @@ def test_interchangeable_twins_share_their_mean_and_others_do_not() -> None:
     instance = Instance((player("a", 60, 40), player("b", 60, 40)), (50 * G,))
     lengths, used = np.array([[100.0, 140.0]]), np.array([0.5])
     fair = plain(instance, (0, 0))
-    objective = Objective((130.0, 130.0), (100.0, 100.0), TWINS_APART)
+    objective = Objective((150.0, 150.0), (100.0, 100.0), TWINS_APART)
     pooled = objective.value(lengths, used, ((0, 1),), fair)
     assert pooled.lengths == (120.0, 120.0)
     assert pooled.met
     ranked = Choice(fair.path_choice, (0, 1), fair.timings, fair.mltcp)
     apart = objective.value(lengths, used, ((0, 1),), ranked)
     assert apart.lengths == (100.0, 140.0)
-    assert apart.breach == pytest.approx(140 / 130 - 1)
+    assert apart.breach == pytest.approx(140 / 150 * (1 + CERTAIN * ERROR) - 1)
     assert apart.twin_gap == pytest.approx(0.3)
     assert apart.worst == pytest.approx(1.4)
     assert apart.unlike == 1
     assert objective.wronged(apart, ((0, 1),)) == {0, 1}
+
+
+def test_twins_change_their_level_together() -> None:
+    instance = Instance((*(player(n, 60, 40) for n in "abc"), player("d", 60, 40, weight=2)), (50 * G,))
+    choice = replace(plain(instance, (0,) * 4), level=(1, 1, 1, 0))
+    group = Evaluator(instance, plain=True).groups(choice)[0]
+    (twins,) = twins_of(instance, sharing_of(instance, choice.path_choice))
+    found = list(level_moves(instance, LevelsFor(instance), choice, group, random.Random(1), (twins,)))
+    # CRUX's order tells equal jobs apart.
+    own = [m for m in found if m.words != "levels by intensity"]
+    assert {len({m.choice.level[j] for j in twins}) for m in own} == {1}
+    assert "a and b and c get the highest level" in {m.words for m in found}
+    assert any(m.words == "a and b and c and d exchange levels" for m in found)
+    alone = level_moves(instance, LevelsFor(instance), choice, group, random.Random(1))
+    assert "a gets the highest level" in {m.words for m in alone}
+
+
+def test_a_plan_that_seems_to_exceed_a_limit_by_a_little_is_looked_at_again() -> None:
+    instance = Instance((player("a", 60, 40), player("b", 60, 40)), (50 * G,))
+    shortlist = Shortlist()
+    seen = {
+        "kept": value(0.4),
+        "near": value(0.5, breach=0.08),
+        "no better": value(0.4, breach=0.01),
+        "far": value(0.6, breach=0.2),
+        "unequal": value(0.7, breach=0.01, gap=0.2),
+        "best": value(0.55, breach=0.02),
+    }
+    for i, (name, found) in enumerate(seen.items()):
+        shortlist.add(PlanLine(name, replace(plain(instance, (0, 0)), timings=((200 + i, 0),) * 2), found))
+    assert [line.start for line in shortlist.doubtful(5)] == ["best", "near"]
+    assert [line.start for line in shortlist.doubtful(1)] == ["best"]

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rates of the compiled fluid model. Import this module only where it runs, because it imports Numba."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.interleave.joint.fair_rates import FULL
+from controller.interleave.joint.fluid import DONE_BITS, STAIRS, FluidArrays
+from controller.interleave.joint.kernel_state import FluidState, inlined
+
+
+@inlined
+def change(y: FluidState, s: int) -> None:
+    """A stream has begun, ended or risen in weight."""
+    y.fresh[y.n_fresh[0]] = s
+    y.n_fresh[0] += not y.is_fresh[s]
+    y.is_fresh[s] = True
+
+
+@inlined
+def settle(y: FluidState, s: int, now: float) -> None:
+    """Count what a stream has sent since its last change."""
+    moved = y.rate[s] * (now - y.since[s])
+    y.left[s] = max(0.0, y.left[s] - moved)
+    y.sent[s] += moved
+    y.since[s] = now
+
+
+@inlined
+def look_ahead(x: FluidArrays, y: FluidState, s: int) -> None:
+    """When a stream ends, and when its weight rises, if its rate stays."""
+    j, rate, now = x.job[s], y.rate[s], y.since[s]
+    y.stale[j] = True
+    y.ends[s] = np.inf
+    y.rises[s] = np.inf
+    if 0 < y.left[s] <= DONE_BITS:
+        y.ends[s] = now
+    elif rate > 0:
+        y.ends[s] = now + y.left[s] / rate
+        if x.mltcp[j] and y.stair[s] < STAIRS - 1:
+            until = y.whole[s] * (y.stair[s] + 1) / STAIRS - y.sent[s]
+            y.rises[s] = now + max(0.0, until) / rate
+
+
+@inlined
+def _touch(x: FluidArrays, y: FluidState, s: int, links: int) -> int:
+    """Add the links of a stream to so many touched ones. Returns their number."""
+    for n in range(x.at[s], x.at[s + 1]):
+        k = x.link[n]
+        # Here and below sums take the place of branches that no processor predicts.
+        y.touched[links] = k
+        links += not y.is_touched[k]
+        y.is_touched[k] = True
+    return links
+
+
+@inlined
+def _fill(x: FluidArrays, y: FluidState, level: int, streams: int, links: int, now: float) -> int:
+    """`fair_rates` for the first so many of `rising` and the first so many `touched` links of a level.
+
+    Returns the work, in the unit of PIECE.
+    """
+    rising, water, weight, cap, narrow = y.rising, y.water, y.weight, y.cap, y.narrow
+    free, asked, share, lowest = y.free, y.asked, y.share, y.lowest
+    size = 0
+    for i in range(links):
+        k = y.touched[i]
+        free[k] = y.room[level, k]
+        asked[k] = 0.0
+        share[k] = np.inf
+        lowest[k] = -np.inf
+        narrow[size] = k
+        size += y.stops[level, k]
+    weighted = False
+    for i in range(streams):
+        s = rising[i]
+        mltcp = x.mltcp[x.job[s]]
+        weight[s] = x.slope * (y.stair[s] + 0.5) / STAIRS + x.intercept if mltcp else 1.0
+        cap[s] = y.fastest[x.job[s]] / weight[s]
+        weighted |= mltcp
+        for n in range(x.at[s], x.at[s + 1]):
+            asked[x.link[n]] += x.flows[s] * weight[s]
+    work, left = links, streams
+    while left > 0:
+        work += 4 * left + size
+        for i in range(size):
+            k = narrow[i]
+            share[k] = free[k] / asked[k]
+            lowest[k] = np.inf
+        for i in range(left):
+            s = rising[i]
+            own = cap[s]
+            for n in range(x.at[s], x.at[s + 1]):
+                own = min(own, share[x.link[n]])
+            water[s] = own
+            for n in range(x.at[s], x.at[s + 1]):
+                lowest[x.link[n]] = min(lowest[x.link[n]], own)
+        stay = 0
+        for i in range(left):
+            s = rising[i]
+            stops = water[s] >= cap[s]
+            for n in range(x.at[s], x.at[s + 1]):
+                k = x.link[n]
+                stops |= lowest[k] >= share[k] * (1 - FULL)
+            if stops:
+                rate = weight[s] * water[s]
+                for n in range(x.at[s], x.at[s + 1]):
+                    k = x.link[n]
+                    free[k] = max(0.0, free[k] - x.flows[s] * rate)
+                    asked[k] -= x.flows[s]
+                if rate != y.rate[s]:
+                    settle(y, s, now)
+                    y.rate[s] = rate
+                    look_ahead(x, y, s)
+            else:
+                rising[stay] = s
+                stay += 1
+        left = stay
+        # Without weights the sums are whole numbers, and stay exact where streams are taken out.
+        if weighted:
+            for i in range(size):
+                asked[narrow[i]] = 0.0
+            for i in range(left):
+                s = rising[i]
+                for n in range(x.at[s], x.at[s + 1]):
+                    asked[x.link[n]] += x.flows[s] * weight[s]
+    return work
+
+
+@inlined
+def set_rates(x: FluidArrays, y: FluidState, now: float) -> int:
+    """Give the streams their rates from `now` on.
+
+    On each level another rate is possible only for a stream that has changed, and for those on a link that
+    stops streams, or did before, if it is used by one of these streams or has more or less room than before.
+
+    Returns the work, in the unit of PIECE.
+    """
+    touched, met, rising, using, using_at = y.touched, y.met, y.rising, y.using, y.using_at
+    levels, work, links = len(y.level_at) - 1, 0, 0
+    for level in range(levels):
+        for i in range(y.n_fresh[0]):
+            s = y.fresh[i]
+            if x.level[x.job[s]] == level:
+                y.is_fresh[s] = False
+                met[s] = y.wants[s] > 0
+                links = _touch(x, y, s, links)
+        if links > 0:
+            i = 0
+            while i < links:
+                k = touched[i]
+                m = level * len(x.capacity) + k
+                work += using_at[m + 1] - using_at[m]
+                wanted = 0.0
+                for n in range(using_at[m], using_at[m + 1]):
+                    wanted += y.wants[using[n]]
+                stopped = y.stops[level, k]
+                y.stops[level, k] = wanted > y.room[level, k]
+                if stopped or y.stops[level, k]:
+                    for n in range(using_at[m], using_at[m + 1]):
+                        s = using[n]
+                        if not met[s] and y.wants[s] > 0:
+                            met[s] = True
+                            links = _touch(x, y, s, links)
+                i += 1
+            # In their order: sums of doubles depend on it.
+            streams = 0
+            for i in range(y.level_at[level], y.level_at[level + 1]):
+                s = y.by_level[i]
+                rising[streams] = s
+                streams += met[s]
+                met[s] = False
+            work += _fill(x, y, level, streams, links, now)
+            stay = 0
+            for i in range(links):
+                k = touched[i]
+                y.is_touched[k] = False
+                if level + 1 < levels:
+                    m = level * len(x.capacity) + k
+                    used = 0.0
+                    for n in range(using_at[m], using_at[m + 1]):
+                        used += x.flows[using[n]] * y.rate[using[n]]
+                    room = max(0.0, y.room[level, k] - used)
+                    touched[stay] = k
+                    stay += room != y.room[level + 1, k]
+                    y.is_touched[k] = room != y.room[level + 1, k]
+                    y.room[level + 1, k] = room
+            links = stay
+    y.n_fresh[0] = 0
+    return work
