@@ -65,6 +65,8 @@ class RyuApplications:
             raise RyuError(
                 f"--app: one of {', '.join(applications)} holds no Ryu application, a subclass of OSKenApp"
             )
+        # Without observers an event would only wake the thread that sends it, and delay the control loop.
+        self._observed = bool(applications)
         self._backlog: queue.Queue[Notice | None] = queue.Queue(BACKLOG)
         self._dropped = 0
         self._send: FrameSender = _nowhere
@@ -83,6 +85,8 @@ class RyuApplications:
 
     def publish(self, notice: Notice) -> None:
         """Queue the event of a notice. Never blocks."""
+        if not self._observed:
+            return
         try:
             self._backlog.put_nowait(notice)
         except queue.Full:

@@ -4,15 +4,19 @@
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlsplit
 
+from controller.wire.log_lines import printable
 from polyrhythm.progress import working
 from polyrhythm.subcommands import integer
 
@@ -81,6 +85,27 @@ def call(args: argparse.Namespace, path: str, body: object = None, *, method: st
         return _asked(args, path, body, method)
 
 
+def call_pages(args: argparse.Namespace, path: str) -> Any:
+    """The JSON answer of a list with all its pages. Raises CallError as `call`."""
+    return all_pages(partial(call, args), path)
+
+
+def all_pages(get: Callable[[str], Any], path: str) -> Any:
+    """The answer of `path` with the items of all its pages. `get` answers a path.
+
+    A plan that is replaced meanwhile is read again from its first page.
+    """
+    whole = page = get(path)
+    while page is not None and (cursor := page.get("next")) is not None:
+        page = get(f"{path}{'&' if '?' in path else '?'}cursor={quote(cursor, safe='')}")
+        if page is None or page.get("version") != whole.get("version"):
+            whole = page = get(path)
+            continue
+        lists = {name: whole[name] + value for name, value in page.items() if isinstance(value, list)}
+        whole = {**whole, **lists, "next": None}
+    return whole
+
+
 def _asked(args: argparse.Namespace, path: str, body: object, method: str) -> Any:
     headers = {"Content-Type": "application/json"}
     if args.token is not None:
@@ -88,20 +113,38 @@ def _asked(args: argparse.Namespace, path: str, body: object, method: str) -> An
             headers["Authorization"] = f"Bearer {args.token.read_text(encoding='utf-8').strip()}"
         except (OSError, ValueError) as error:
             raise CallError(2, f"--token {args.token}: {getattr(error, 'strerror', error)}") from None
-    if not args.controller.startswith(("http://", "https://")):
+    if not _is_address(args.controller):
         raise CallError(2, f"--controller {args.controller}: legal: http://HOST:PORT or https://HOST:PORT")
     url = f"{args.controller.rstrip('/')}/api/v1/{path}"
     data = json.dumps(body).encode() if body is not None else None
     try:
         request = urllib.request.Request(url, data, headers, method=method)
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
-            return None if answer.status == 204 else json.load(answer)
+            found = None if answer.status == 204 else json.load(answer)
     except urllib.error.HTTPError as error:
         raise CallError(2 if error.code < 500 else 1, _detail(error), error.code) from None
     except (urllib.error.URLError, OSError) as error:
-        raise CallError(1, f"{url}: {getattr(error, 'reason', error)}") from None
-    except ValueError as error:
-        raise CallError(1, f"{url}: no answer of a controller: {error}") from None
+        reason = getattr(error, "reason", error)
+        why = getattr(reason, "strerror", None) or reason
+        raise CallError(1, f"{url}: {why}; --controller says where the controller is") from None
+    except (ValueError, http.client.HTTPException) as error:
+        words = str(error) or type(error).__name__
+        raise CallError(1, f"{url}: no answer of a controller: {printable(words)}") from None
+    if found is not None and not isinstance(found, dict):
+        raise CallError(1, f"{url}: no answer of a controller: it is no JSON object")
+    return found
+
+
+def _is_address(text: str) -> bool:
+    """Whether `text` is an address of HTTP with a host, and with a legal port if it has one."""
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        return False
+    return (
+        parts.scheme in ("http", "https") and bool(parts.hostname) and text.isprintable() and " " not in text
+    )
 
 
 def reported(command: str, work: Callable[[], None]) -> int:
@@ -109,7 +152,7 @@ def reported(command: str, work: Callable[[], None]) -> int:
     try:
         work()
     except CallError as error:
-        print(f"polyrhythm {command}: {error}", file=sys.stderr)
+        print(f"polyrhythm {command}: {printable(str(error))}", file=sys.stderr)
         return error.code
     return 0
 

@@ -342,11 +342,11 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
             raise MessageError(
                 f"host: {host[:100]!r} is not served in this session; legal: {', '.join(session.rates)}"
             )
-        for item in from_agent(host, message, job_of):
-            self._inbox.put(session.host, session.channel, item)
         if message.HasField("flow_request"):
             self.asked_s = time.monotonic()
             self.answers.asked(host, message.flow_request.flow)
+        for item in from_agent(host, message, job_of):
+            self._inbox.put(session.host, session.channel, item)
 
     async def _job_of(self, message: wire.AgentMessage) -> Callable[[wire.JobJoin], Job]:
         """What translates the description of a job in this message."""

@@ -36,6 +36,7 @@ from controller.model.job import Flow, Job, Phase, Profile
 from controller.model.plan import Connection
 from controller.model.traffic import TrafficClasses
 from controller.wire import agent_pb2 as wire
+from controller.wire.job_name import job_name_fault
 from controller.wire.limits import (
     MAX_CONNECTIONS_OF_MESSAGE,
     MAX_EARLIER_REPORTS,
@@ -319,9 +320,12 @@ def check_size(join: wire.JobJoin) -> None:
 def described_job(join: wire.JobJoin) -> Job:
     """The job that a worker describes when it joins. Raises MessageError."""
     check_size(join)
-    for what, name in (("a job's", join.job), ("a model's", join.model)):
-        if len(name) > MAX_NAME_CHARS:
-            raise MessageError(f"{what} name has {len(name)} characters; legal: at most {MAX_NAME_CHARS}")
+    if fault := job_name_fault(join.job, ()):
+        raise MessageError(fault)
+    if len(join.model) > MAX_NAME_CHARS:
+        raise MessageError(
+            f"a model's name has {len(join.model)} characters; legal: at most {MAX_NAME_CHARS}"
+        )
     if not 1 <= join.gpus <= MAX_GPUS:
         raise MessageError(f"job {join.job}: it has {join.gpus:,} GPUs; legal: 1 to {MAX_GPUS:,}")
     try:

@@ -49,13 +49,7 @@ from controller.live.messages import (
     WorkerJoined,
     WorkerLeft,
 )
-from controller.live.notices import (
-    IterationDone,
-    JobArrived,
-    JobLeft,
-    Notice,
-    PacketArrived,
-)
+from controller.live.notices import IterationDone, JobArrived, JobLeft, Notice, PacketArrived
 from controller.live.operating import carry_out
 from controller.live.operator_commands import ChosenPolicy, DrainSet, JobEnded, JobRequested, PolicySet
 from controller.live.overlays import PlanOverlays
@@ -192,6 +186,13 @@ class Core:
             self.reannouncement.heard(self.now_ns, allowed)
             self._handle(allowed)
 
+    def answered(self, item: FlowAsked) -> tuple[Effect, ...]:
+        """Process a question for a flow between two steps; returns what to tell agents."""
+        earlier, self._effects = self._effects, []
+        self.handle(item)
+        answers, self._effects = self.take_effects(), earlier
+        return answers
+
     def _handle(self, item: Input) -> None:
         match item:
             case FlowOpened():
@@ -318,26 +319,32 @@ class Core:
     # Jobs.
 
     def _joined(self, item: WorkerJoined) -> None:
+        job, before = item.job, self.registry.declared(item.job.name)
         try:
-            arrived = self.registry.join(item.host, item.rank, item.job)
+            arrived = self.registry.join(item.host, item.rank, job)
         except JoinError as error:
-            log.warning("host %s: a worker of job %s is refused: %s", item.host, item.job.name, error)
+            log.warning("host %s: a worker of job %s is refused: %s", item.host, job.name, error)
             self._effects.append(SendRefusal(item.host, str(error)))
             return
-        self.reannouncement.announced(item.host, item.job.name, item.rank)
+        self.reannouncement.announced(item.host, job.name, item.rank)
         if arrived:
-            job = item.job
-            self.reports.arrived(job)
             self._notices.append(JobArrived(self.now_ns, job))
-            self.measuring.arrived(job)
-            self.floors.job_changed(job.name, self.plan)
-            self.wants_plan = True
             where = f"model {job.model} on hosts {', '.join(job.hosts)}"
             log.info("job %s has arrived (all workers have joined): %s; a new plan is made", job.name, where)
         else:
-            self._effects.extend(self.assignments.worker_joined(item.host, item.job.name))
-            jobs = (self.registry.get(item.job.name),)
+            self._effects.extend(self.assignments.worker_joined(item.host, job.name))
+            jobs = (self.registry.get(job.name),)
             self._effects.extend(self.connections.tell(self.plan, jobs, self.condition))
+            now = self.registry.declared(job.name)
+            if before in (None, now) or now is None:
+                return
+            self.measuring.left(job.name)
+            log.info("job %s: its rank on host %s has measured another profile", job.name, item.host)
+            job = now
+        self.reports.arrived(job)
+        self.measuring.arrived(job)
+        self.floors.job_changed(job.name, self.plan)
+        self.wants_plan = True
 
     def _left(self, item: WorkerLeft) -> None:
         self.reannouncement.announced(item.host, item.job, item.rank)
@@ -347,12 +354,8 @@ class Core:
         for left in (self.assignments.job_left, self.queue_pairs.left, self.connections.left):
             left(job)
         self.paths.forget(f.name for f in job.flows)
-        for forget in (
-            self.unplannable.forget,
-            self.reports.left,
-            self.lookahead.forget,
-            self.measuring.left,
-        ):
+        names = (self.unplannable.forget, self.reports.left, self.lookahead.forget, self.measuring.left)
+        for forget in names:
             forget(job.name)
         self.floors.left(job.name, self.plan)
         self._notices.append(JobLeft(self.now_ns, job))
@@ -366,8 +369,9 @@ class Core:
         breached = self.floors.ended(item.job, ended, self.plan, self.measuring.profiled)
         self.lookahead.iteration_reported(item)
         self.lookahead.update(self.now_ns, self.registry.jobs)
+        corrected = self.reports.new_period(item, self.registry, self.plan, self.measuring)
         self._measured(self.measuring.iteration(self.now_ns, item))
-        self.wants_plan |= self.reports.new_period(item, self.registry, self.plan) or breached
+        self.wants_plan |= corrected or breached
         self._notices.append(IterationDone(self.now_ns, item))
         self._keep_slots_apart(item)
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from controller.live.job_registry import JobRegistry
+from controller.live.measuring import JobMeasurement
 from controller.live.messages import IterationReport
 from controller.measure.confidence import LEAST_PERIOD, half_width
 from controller.model.job import Job
@@ -45,6 +46,21 @@ AGREEING_REPORTS = 4
 # Iterations shorter than this fraction of the profile's period correct it too: the job would be held for
 # nothing. Chosen: below what iterations vary by.
 SHORTER_FACTOR = 0.98
+
+# After new slots, jobs collide for some iterations until all have found theirs, and slots that a late job
+# needs move. For so many periods an iteration does not count that is too long mostly because it communicated
+# for longer than when it was measured. Chosen. TCP reports no ECN marks.
+_SETTLING_PERIODS = 8
+
+# Later, so many iterations in a row that are longer by this factor, mostly for that reason, ask for a
+# measurement: only that tells whether the job has changed or others disturb it. Chosen: more than jobs need
+# to find their slots again, because a measurement disturbs them too.
+_COLLISIONS = 12
+_COLLIDED_FACTOR = 1.02
+
+# A job without slots has a wrong profile only if its iterations are clearly shorter than that says: others
+# may make them longer.
+_NEVER_LONGER_NS = 1 << 62
 
 # The lengths that a corrected period is the median of, at most. Chosen: twice a measurement's iterations.
 _KEPT_LENGTHS = 12
@@ -97,6 +113,11 @@ class IterationStats:
         return past_ns if past_ns > SILENT_ITERATIONS * median(self.recent_ms) * 1e6 else 0
 
     @property
+    def last_end_ns(self) -> int | None:
+        """When a worker last ended an iteration; None before the first."""
+        return self._last_ns or None
+
+    @property
     def missing_ranks(self) -> tuple[int, ...]:
         """The workers that have not reported the last iteration that others have; empty if all have."""
         last = self._open.get(max(self._open, default=0), {})
@@ -135,27 +156,41 @@ class PeriodCheck:
 
     An iteration is as long as that of its slowest worker: the ring makes all workers wait for it. It is
     looked at when the first worker reports the next one, so a worker that no longer reports changes nothing.
+
+    `collisions` counts how many of the last iterations in a row have collided. `doubt` says why the profile
+    must be measured again, if it must.
     """
 
+    collisions: int = 0
+    doubt: str = ""
     _lengths_ns: deque[int] = field(default_factory=lambda: deque(maxlen=_KEPT_LENGTHS))
     _wrong: int = 0
-    _open: dict[int, tuple[int, bool]] = field(default_factory=dict)
+    _open: dict[int, tuple[int, bool, bool]] = field(default_factory=dict)
 
     def add(
-        self, report: IterationReport, profile_ns: int, period_ns: int, width_ns: int = 0
+        self,
+        report: IterationReport,
+        profile_ns: int,
+        period_ns: int,
+        width_ns: int = 0,
+        *,
+        collided: bool = False,
     ) -> CorrectedPeriod | None:
         """Add a report of a job that is held to `period_ns` and whose profile has the period `profile_ns`.
 
         The profile's period is known to +- `width_ns`. Returns the period that the profile should have, once
         enough iterations in a row were longer than `period_ns` or clearly shorter than `profile_ns`, and
         their median is further off than both periods are uncertain; None until then. Otherwise the noise of a
-        job's iterations would ask for plan after plan. Iterations with ECN marks or retransmits do not count:
-        the network lengthened them.
+        job's iterations would ask for plan after plan. Iterations with ECN marks or retransmits do not count,
+        nor those that have `collided`: the network lengthened them.
         """
         own_ns = report.end_ns - report.start_ns - report.held_ns
-        longest, disturbed = self._open.get(report.index, (0, False))
-        disturbed |= bool(report.ecn_marks or report.retransmits)
-        self._open[report.index] = max(longest, own_ns), disturbed
+        longest, disturbed, met = self._open.get(report.index, (0, False, False))
+        self._open[report.index] = (
+            max(longest, own_ns),
+            disturbed or bool(report.ecn_marks or report.retransmits),
+            met or collided,
+        )
         if report.rank != 0:
             if len(self._open) > _MOST_OPEN:
                 del self._open[min(self._open)]
@@ -165,8 +200,16 @@ class PeriodCheck:
         return self._judge(*before, profile_ns, period_ns, width_ns) if before is not None else None
 
     def _judge(
-        self, own_ns: int, disturbed: bool, profile_ns: int, period_ns: int, width_ns: int
+        self,
+        own_ns: int,
+        disturbed: bool,
+        collided: bool,
+        profile_ns: int,
+        period_ns: int,
+        width_ns: int,
     ) -> CorrectedPeriod | None:
+        self.collisions = self.collisions + 1 if collided else 0
+        disturbed |= collided
         shorter = min(SHORTER_FACTOR * profile_ns, profile_ns - width_ns)
         longer = max(period_ns, profile_ns + width_ns)
         if not disturbed:
@@ -206,17 +249,46 @@ class PeriodChecks:
         """A job has left, or was measured again."""
         self._checks.pop(job, None)
 
-    def check(self, report: IterationReport, job: Job | None, plan: Plan | None) -> CorrectedPeriod | None:
-        """The period that the job's profile should have; None if its present one may stay."""
+    def take_doubt(self, job: str) -> str:
+        """Why the measured profile of a job is doubtful, in words; empty if it is not. Asking clears it."""
+        check = self._checks.get(job)
+        if check is None or not check.doubt:
+            return ""
+        words, check.doubt = check.doubt, ""
+        return words
+
+    def check(
+        self, report: IterationReport, job: Job | None, plan: Plan | None, *, measurable: bool = False
+    ) -> CorrectedPeriod | None:
+        """The period that the job's profile should have; None if its present one may stay.
+
+        `measurable`: the job was measured and can be measured again. Then nothing is believed that others may
+        have lengthened; `take_doubt` says that a measurement is needed.
+        """
         planned = plan.jobs.get(report.job) if plan is not None else None
-        if job is None or planned is None or planned.period_ns is None:
+        if job is None or plan is None or planned is None or (planned.period_ns is None and not measurable):
             return None
+        period_ns = planned.period_ns or _NEVER_LONGER_NS
         profile_ns = job.profile.period_ns
         known = job.measured.confidence if job.measured is not None else None
         width_ns = known.period_ns if known is not None else 0
-        found = self._checks.setdefault(report.job, PeriodCheck()).add(
-            report, profile_ns, planned.period_ns, width_ns
-        )
+        settled = report.start_ns >= plan.epoch_ns + _SETTLING_PERIODS * period_ns
+        factor = _COLLIDED_FACTOR if settled else 1.0
+        check = self._checks.setdefault(report.job, PeriodCheck())
+        found = check.add(
+            report, profile_ns, period_ns, width_ns,
+            collided=(measurable or not settled) and _communicated_longer(report, job, factor),
+        )  # fmt: skip
+        if not settled:
+            check.collisions = 0
+        if check.collisions >= _COLLISIONS:
+            check.collisions = 0
+            check.doubt = "it communicates for longer than when it was measured"
+        if found is not None and planned.period_ns is None:
+            check.doubt = (
+                f"its iterations take {found.period_ns / 1e6:.1f} ms, less than when it was measured"
+            )
+            return None
         if found is not None:
             log.info(
                 "job %s: its iterations take %.1f ms, its profile says %.1f ms; the period is corrected",
@@ -225,6 +297,16 @@ class PeriodChecks:
                 profile_ns / 1e6,
             )
         return found
+
+
+def _communicated_longer(report: IterationReport, job: Job, factor: float) -> bool:
+    """Whether an iteration is longer than `factor` times the profile's period, mostly because it communicated
+    for longer."""
+    own_ns, period_ns = report.end_ns - report.start_ns - report.held_ns, job.profile.period_ns
+    excess_ns = own_ns - period_ns
+    if job.measured is None or excess_ns <= 0 or own_ns <= factor * period_ns:
+        return False
+    return 2 * (report.communication_ns - job.measured.communication_ns) > excess_ns
 
 
 class IterationReports:
@@ -279,12 +361,20 @@ class IterationReports:
                 self._silent.discard(job.name)
                 log.info("job %s reports its iterations again", job.name)
 
-    def new_period(self, item: IterationReport, registry: JobRegistry, plan: Plan | None) -> bool:
-        """Correct the period of the job in `registry` if its iterations disagree.
+    def new_period(
+        self, item: IterationReport, registry: JobRegistry, plan: Plan | None, measuring: JobMeasurement
+    ) -> bool:
+        """Correct the period of the job in `registry` if its iterations disagree, or have it measured again
+        where only that can tell.
 
         Whether it was corrected.
         """
-        found = self._checks.check(item, registry.get(item.job), plan)
+        known, job = measuring.knows(item.job), registry.get(item.job)
+        if job is not None and job.measured is not None and measuring.waits(item.job):
+            return False
+        found = self._checks.check(item, job, plan, measurable=known)
         if found is not None:
             registry.correct_period(item.job, found.period_ns, found.half_width_ns)
+        if known and (why := self._checks.take_doubt(item.job)):
+            measuring.doubted(item.job, why)
         return found is not None

@@ -7,12 +7,12 @@ NAME@HOST.2 and so on. Agents never see the longer name.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 
 from controller.model.job import Job
+from controller.wire.job_name import job_name_fault, of_host
 
 
 def candidate_names(job: Job) -> Iterator[str]:
@@ -25,16 +25,12 @@ def candidate_names(job: Job) -> Iterator[str]:
 
 def announced_name(job: Job) -> str:
     """The name that the agents of a job use."""
-    return _of_host(job).sub("", job.name)
+    return of_host(job.hosts[0]).sub("", job.name)
 
 
 def name_fault(job: Job) -> str:
     """Why the name that an agent announces is illegal; empty: it is legal."""
-    if not job.name or "/" in job.name or not job.name.isprintable():
-        return f"{job.name!r:.100} is wrong for a job's name; legal: printable text without '/'"
-    if job.hosts and _of_host(job).search(job.name):
-        return f"{job.name!r:.300} is wrong for a job's name; legal: not with its first host at the end"
-    return ""
+    return job_name_fault(job.name, job.hosts)
 
 
 def renamed(job: Job, name: str) -> Job:
@@ -48,7 +44,3 @@ def renamed(job: Job, name: str) -> Job:
 def renamed_flow(flow: str, job: str, name: str) -> str:
     """The name of a flow of `job` when the job goes by `name`."""
     return name + flow.removeprefix(job)
-
-
-def _of_host(job: Job) -> re.Pattern[str]:
-    return re.compile(rf"@{re.escape(job.hosts[0])}(\.\d+)?$")

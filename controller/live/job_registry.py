@@ -15,6 +15,10 @@ from polyrhythm_files import listed
 from topo.addresses import is_ipv6
 from topo.graph import Topology
 
+OTHER_PERIOD = 0.15
+"""A period that differs by more than this part is another one. Chosen, as for the agents' observed jobs."""
+OTHER_UP = 0.3
+"""Up phases are others if their part of the period differs by more than this. Chosen."""
 MAX_RATE_BPS = 10**15
 """The highest rate of a phase that is accepted, in bit/s. Chosen: far above any link of today."""
 
@@ -117,7 +121,8 @@ class JobRegistry:
         return len(present), sum(len(known.announced.flows) for known in present)
 
     def join(self, host: str, rank: int, job: Job) -> bool:
-        """A worker joins. True if the job has arrived with it. A worker may join twice.
+        """A worker joins. True if the job has arrived with it. A worker may join twice. One that has left and
+        joins again with another profile has measured it anew: the job is then described by that.
 
         Raises:
             JoinError: the description of the job is invalid, or differs from what its first worker sent in
@@ -134,6 +139,10 @@ class JobRegistry:
             raise JoinError(
                 f"job {job.name}: rank {rank} describes the job differently than its other workers"
             )
+        elif known.arrived and rank not in known.ranks and _measured_anew(known.announced, job):
+            self._check(job)
+            known.job = known.announced = replace(known.announced, profile=job.profile, flows=job.flows)
+            self._flows.update((f.name, f) for f in job.flows)
         self._joined.append(SendJobAccepted(host, announced_name(job), rank))
         if rank not in known.ranks:
             known.ranks.add(rank)
@@ -301,6 +310,14 @@ def _alike(a: Job, b: Job) -> bool:
         (f.name, f.job, f.src, f.dst) == (g.name, g.job, g.src, g.dst)
         for f, g in zip(a.flows, b.flows, strict=True)
     )
+
+
+def _measured_anew(before: Job, now: Job) -> bool:
+    """Whether a worker describes another period or other Up phases than before. Two workers' measurements of
+    one profile differ by less."""
+    pairs = ((j.profile.period_ns, j.profile.up_ns / max(1, j.profile.period_ns)) for j in (before, now))
+    (was, was_up), (period, up) = pairs
+    return abs(period - was) > OTHER_PERIOD * was or abs(up - was_up) > OTHER_UP
 
 
 def _with_pcie_of(job: Job, first: Job) -> Job:

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 from controller.live.messages import IterationReport
 from controller.measure.change import ChangeDetector
+from controller.measure.confidence import half_width
 from controller.measure.selection import Sample
 from controller.measure.series import Series
 from controller.model.job import Job
@@ -20,6 +23,10 @@ SAME_TOLERANCE = 0.02
 # believed only if another one agrees with it, or when this many have been made.
 DOUBT_TOLERANCE = 0.15
 MOST_MEASUREMENTS = 3
+# Iterations that vary are measured for longer: until the period is known to this part of itself, or for so
+# many times the iterations that steady ones need.
+EXACT = 0.03
+MOST_FACTOR = 4
 
 
 @dataclass(slots=True)
@@ -39,6 +46,12 @@ class JobWatch:
     tried_ns: int = 0
     unlike: int = 0
     changes: int = 0
+
+    def flops_between(self, begin_ns: int, end_ns: int) -> float:
+        """The work (flop) of the job's GPUs in a window, from the reports that lie within it."""
+        inside = [(a, b, f) for a, b, f in self.flops if a >= begin_ns and b <= end_ns]
+        span = sum(b - a for a, b, _ in inside) / max(1, len(self.job.hosts))
+        return sum(f for _, _, f in inside) * (end_ns - begin_ns) / span if span else 0.0
 
 
 def alike(before: Job, after: Job) -> bool:
@@ -78,3 +91,17 @@ def sample_of(item: IterationReport) -> Sample:
         bytes_sent=item.bytes_sent,
         flops=item.flops,
     )
+
+
+def exact(samples: Sequence[Sample], enough: int) -> bool:
+    """Whether the iterations of rank 0 tell the period exactly, or are MOST_FACTOR times `enough`."""
+    lengths = [s.own_ns for s in samples if s.rank == 0]
+    if len(lengths) < 2:
+        return False
+    return len(lengths) >= MOST_FACTOR * enough or half_width(lengths) <= EXACT * median(lengths)
+
+
+def detector_of(samples: Sequence[Sample]) -> ChangeDetector:
+    """What notices that a job's iterations differ from these, which are of its rank 0."""
+    sent, quiet = (median(x) for x in ([s.bytes_sent for s in samples], [s.quiet_ns for s in samples]))
+    return ChangeDetector(sent, quiet, varies_ns=max(abs(s.quiet_ns - quiet) for s in samples))

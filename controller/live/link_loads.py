@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.model.view import LinkColumns, LinkLoad
-from topo.graph import Topology
+from topo.graph import Host, Peer, Topology
 
 End = tuple[str, int]
 
@@ -64,26 +64,36 @@ class LinkLoads(Sequence[LinkLoad]):
     def _all(self) -> tuple[LinkLoad, ...]:
         return tuple(self._made())
 
+    def at(self, end: End) -> LinkLoad:
+        """The direction from one sending end; see `ColumnarLinks`."""
+        if end[0] in self.topology.host:
+            return self._uplink(self.topology.host[end[0]])
+        return self._port(end, self.topology.ports[end[0]][end[1]])
+
     def _made(self) -> Iterator[LinkLoad]:
         for switch, ports in self.topology.ports.items():
             for port, peer in ports.items():
-                end = switch, port
-                load, marks = self.measured.get(end, (None, None))
-                rate_bps = None if load is None else round(load * peer.rate_bps)
-                up = end not in self.down and (not peer.port or (peer.node, peer.port) not in self.down)
-                yield LinkLoad(*end, peer.node, peer.port, rate_bps, load, marks, up, self.queues.get(end))
-        for host in self.topology.hosts:
-            rate = self.uplinks.get(host.name)
-            yield LinkLoad(
-                host.name,
-                0,
-                host.leaf,
-                host.leaf_port,
-                None if rate is None else round(rate),
-                None if rate is None else min(1.0, rate / host.rate_bps),
-                None,
-                (host.leaf, host.leaf_port) not in self.down,
-            )
+                yield self._port((switch, port), peer)
+        yield from map(self._uplink, self.topology.hosts)
+
+    def _port(self, end: End, peer: Peer) -> LinkLoad:
+        load, marks = self.measured.get(end, (None, None))
+        rate_bps = None if load is None else round(load * peer.rate_bps)
+        up = end not in self.down and (not peer.port or (peer.node, peer.port) not in self.down)
+        return LinkLoad(*end, peer.node, peer.port, rate_bps, load, marks, up, self.queues.get(end))
+
+    def _uplink(self, host: Host) -> LinkLoad:
+        rate = self.uplinks.get(host.name)
+        return LinkLoad(
+            host.name,
+            0,
+            host.leaf,
+            host.leaf_port,
+            None if rate is None else round(rate),
+            None if rate is None else min(1.0, rate / host.rate_bps),
+            None,
+            (host.leaf, host.leaf_port) not in self.down,
+        )
 
     def __len__(self) -> int:
         return sum(map(len, self.topology.ports.values())) + len(self.topology.hosts)

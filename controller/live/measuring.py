@@ -8,24 +8,25 @@ Like the rest of the core this takes inputs and yields effects; it does no I/O. 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from statistics import median
 
 from controller.live.job_watch import (
     CLOCK_TOLERANCE_NS,
     MOST_MEASUREMENTS,
     JobWatch,
     alike,
+    detector_of,
+    exact,
     near,
     possible,
     sample_of,
 )
 from controller.live.messages import BytesCounted, Effect, IterationReport, SendMeasure
-from controller.measure.change import ChangeDetector, longest_silence, looks_changed
+from controller.measure.change import longest_silence, looks_changed
 from controller.measure.iteration import from_bytes, from_iterations
 from controller.measure.profiling_queue import ProfilingQueue, with_job_on_top
-from controller.measure.selection import Sample, counting
+from controller.measure.selection import counting
 from controller.measure.series import KEPT, Series
 from controller.model.job import Job
 from controller.model.plan import Plan
@@ -114,6 +115,11 @@ class JobMeasurement:
     def waits(self, job: str) -> bool:
         """Whether a job waits to be measured, or is being measured."""
         return self._queue.contains(job)
+
+    def knows(self, job: str) -> bool:
+        """Whether a job was measured, and is not to be measured before it changes."""
+        watch = self._watches.get(job)
+        return watch is not None and watch.job.measured is not None and not self.waits(job)
 
     # Inputs.
 
@@ -206,6 +212,12 @@ class JobMeasurement:
             watch.samples.append(sample_of(item))
             yield from self._conclude(watch)
 
+    def doubted(self, job: str, why: str) -> None:
+        """A job's iterations contradict its measured profile: measure it again."""
+        watch = self._watches.get(job)
+        if watch is not None and watch.job.measured is not None:
+            self._changed(watch, why)
+
     def counted(self, now_ns: int, item: BytesCounted) -> Iterator[Effect]:
         """An agent reports byte counts. Counts of the future, or with another bin width, are ignored."""
         watch, window = self._watches.get(item.job), self._queue.window
@@ -266,7 +278,7 @@ class JobMeasurement:
             until = watch.series.covered_until(len(watch.job.flows) if not last else 1)
             if last or until - window.begun_ns > GROWTH_FACTOR * (watch.tried_ns - window.begun_ns):
                 watch.tried_ns = until
-                flops = self._flops(watch, window.begun_ns, until)
+                flops = watch.flops_between(window.begun_ns, until)
                 result = from_bytes(watch.job, watch.series, window.begun_ns, until, flops)
             if result is not None and result.measured is not None and not last:
                 result = result if result.measured.iterations >= SILENT_FACTOR * enough else None
@@ -276,7 +288,8 @@ class JobMeasurement:
             # Do not wait for byte counts if no agent of the job counts bytes.
             uncounted = not watch.series.flows and len(watch.samples) >= 2 * enough * len(watch.job.hosts)
             ranks = {s.rank for s in usable}
-            if last or uncounted or (seen >= enough and len(ranks) == len(watch.job.hosts)):
+            ready = uncounted or (seen >= enough and len(ranks) == len(watch.job.hosts))
+            if last or (ready and exact(usable, enough)):
                 result = from_iterations(watch.job, watch.samples, watch.series, watch.plan_changes_ns)
         if result is None and not last:
             return
@@ -335,7 +348,7 @@ class JobMeasurement:
         watch.unlike = 0
         if not result.silent:
             first = [s for s in counting(watch.samples, watch.plan_changes_ns) if s.rank == 0]
-            watch.detector = _detector_of(first)
+            watch.detector = detector_of(first)
             watch.series = Series(self._settings.bin_ns)
         self._finished.append(result)
         log.info(
@@ -355,7 +368,7 @@ class JobMeasurement:
             # It was measured before a restart: its first iterations are what later ones are compared with.
             watch.samples.append(own)
             if len(watch.samples) == self._settings.iterations:
-                watch.detector = _detector_of(watch.samples)
+                watch.detector = detector_of(watch.samples)
             return
         if watch.detector is None:
             # The job could not be measured: it began late, or was compiling. Measure it now that its
@@ -399,15 +412,3 @@ class JobMeasurement:
     def _again(self, watch: JobWatch) -> None:
         self._queue.add(watch.job.name, first=True)
         self._wants_plan = True
-
-    def _flops(self, watch: JobWatch, begin_ns: int, end_ns: int) -> float:
-        """The work (flop) of the job's GPUs in a window, from the reports that lie within it."""
-        inside = [(a, b, f) for a, b, f in watch.flops if a >= begin_ns and b <= end_ns]
-        span = sum(b - a for a, b, _ in inside) / max(1, len(watch.job.hosts))
-        return sum(f for _, _, f in inside) * (end_ns - begin_ns) / span if span else 0.0
-
-
-def _detector_of(samples: Sequence[Sample]) -> ChangeDetector:
-    """What notices that a job's iterations differ from these, which are of its rank 0."""
-    sent, quiet = (median(x) for x in ([s.bytes_sent for s in samples], [s.quiet_ns for s in samples]))
-    return ChangeDetector(sent, quiet, varies_ns=max(abs(s.quiet_ns - quiet) for s in samples))

@@ -57,7 +57,7 @@ def with_slots_later(plan: Plan, jobs: frozenset[str], later_ns: int) -> Plan:
 
 def _sending_otherwise(before: Mapping[str, FlowPlan], after: Mapping[str, FlowPlan]) -> Iterator[str]:
     """The jobs that have flows in only one plan, or other paths, source ports, DSCPs or rate caps."""
-    names: Iterable[str] = before.keys() | after.keys()
+    names: Iterable[str]
     if isinstance(before, FlowPlans) and isinstance(after, FlowPlans) and before.topology is after.topology:
         moved = {job_of_flow(name) for name in before.others.keys() | after.others.keys()}
         names = []
@@ -69,6 +69,8 @@ def _sending_otherwise(before: Mapping[str, FlowPlan], after: Mapping[str, FlowP
                 names += [f.name for f in (*was.flows, *now.flows)]
             elif was is not now and not was.sends_as(now):
                 yield name
+    else:
+        names = before.keys() | after.keys()
     for name in names:
         one, other = before.get(name), after.get(name)
         if one is None or other is None or _carried(one) != _carried(other):

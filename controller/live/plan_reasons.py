@@ -10,6 +10,7 @@ from controller.live.core import Core
 from controller.model.job import Job
 from controller.model.plan import PolicyReference
 from controller.southbound.table_writes import FabricCondition
+from polyrhythm_files import listed
 
 MOST_PLANS = 1_000
 """Chosen: as many as the API lists."""
@@ -97,6 +98,4 @@ def _drained(condition: FabricCondition) -> Set[str]:
 
 
 def _some(names: Set[str]) -> str:
-    listed = sorted(names)
-    more = len(listed) - _NAMED
-    return ", ".join(listed[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return listed(sorted(names), _NAMED)

@@ -154,4 +154,5 @@ def _job(core: Core, job: Job, before_plan_ms: float | None) -> JobView:
         left_out=core.unplannable.reasons.get(job.name, ""),
         silence=core.reports.silence(core.now_ns, job),
         before_plan_ms=before_plan_ms,
+        last_end_ns=stats.last_end_ns,
     )

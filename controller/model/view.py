@@ -52,6 +52,9 @@ class ColumnarLinks(Protocol):
     def columns(self) -> LinkColumns:
         """The links as columns."""
 
+    def at(self, end: tuple[str, int]) -> LinkLoad:
+        """The direction from one sending end, (node, port). Raises KeyError for an end that has no cable."""
+
 
 @dataclass(frozen=True, slots=True)
 class QueueCounter:
@@ -77,6 +80,7 @@ class JobView:
     its level at their own pace because of that. `left_out` says why no plan contains the job, whose flows go
     by ECMP; empty: plans contain it. `silence` says that its workers no longer report iterations; empty: they
     do, or never have. `before_plan_ms` is the mean of its last iterations before the present plan.
+    `last_end_ns` is when a worker last ended an iteration; None before the first.
     """
 
     name: str
@@ -104,6 +108,7 @@ class JobView:
     left_out: str = ""
     silence: str = ""
     before_plan_ms: float | None = None
+    last_end_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +181,11 @@ class Alarm:
     subject: str
     since_ns: int
     text: str
+
+    @property
+    def name(self) -> str:
+        """KIND/SUBJECT, or KIND without a subject: the same as long as the alarm stands."""
+        return f"{self.kind}/{self.subject}" if self.subject else self.kind
 
 
 ALARM_KINDS = ("silent_switch", "starved_job", "history_off", "failed_probes")

@@ -51,7 +51,7 @@ class AccessRules:
 def requires(role: Role) -> Any:
     """The dependency of a route that only callers with `role`, or a higher one, may use."""
 
-    def check(request: Request, _: Annotated[Any, Security(_SCHEME)]) -> Caller:
+    async def check(request: Request, _: Annotated[Any, Security(_SCHEME)]) -> Caller:
         caller: Caller = request.state.caller
         if caller.role < role:
             raise HTTPException(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, FastAPI, Header, HTTPException, Query, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 from fastapi.staticfiles import StaticFiles
 from fastapi_offline import FastAPIOffline
 from sse_starlette import EventSourceResponse
@@ -20,6 +20,7 @@ from controller.northbound.audit_routes import audit_routes
 from controller.northbound.circle_routes import circle_routes
 from controller.northbound.cut_routes import cut_routes
 from controller.northbound.drain_routes import drain_routes
+from controller.northbound.etags import tag_of
 from controller.northbound.event_feed import EventFeed
 from controller.northbound.explain import ExplainedOut, explained
 from controller.northbound.fabric_routes import fabric_routes
@@ -31,20 +32,22 @@ from controller.northbound.job_routes import job_routes
 from controller.northbound.metrics import METRICS_PATH, MetricsSource, metrics_routes
 from controller.northbound.open_requests import OpenRequests
 from controller.northbound.operations import Operations
+from controller.northbound.paging import USUAL, Most, Start
 from controller.northbound.placement_routes import placement_routes
 from controller.northbound.plan_routes import plan_routes
 from controller.northbound.policy_routes import policy_routes
 from controller.northbound.problems import add_handlers, problems
 from controller.northbound.request_rate import RequestRate
 from controller.northbound.source import ViewSource, current_view
-from controller.northbound.stream import ViewEncoder, view_events
 from controller.northbound.table_routes import table_routes
 from controller.northbound.web import ASKS_FOR_HEAD, ResponseHeaders
 from controller.northbound.what_if_routes import what_if_routes
 from controller.wire.limits import MAX_WEB_REQUESTS
+from polyrhythm_files import listed
 
 PREFIX = "/api/v1"
 _DOCS = f"{PREFIX}/docs"
+EVENT_STREAM = "text/event-stream"
 # Whoever watches whether the process lives has no token.
 PUBLIC_PATHS = frozenset({*HEALTH_PATHS, *(f"{PREFIX}{path}" for path in HEALTH_PATHS)})
 _ABOUT = """\
@@ -53,23 +56,10 @@ The state of the Polyrhythm controller: jobs, plan, fabric and counters.
 Most of the API only reads. What changes something needs the role operate, where the server asks for tokens.
 The end of a field's name is its unit: `_ns`, `_ms`, `_bps`. Times are fabric time.
 Rates are those of the running fabric; an emulated fabric is slower than the fabric it stands for.
-Until the controller has connected to its fabric, calls answer 503. `events` waits. `healthz` tells whether
+Until the controller has connected to its fabric, calls answer 503. `stream` waits. `healthz` tells whether
 the process lives, and `readyz` what is missing.
 """
 _NO_VIEW = problems(_503="The controller has not connected to its fabric yet.")
-_EVENTS = {
-    "schema": {
-        "description": "The data of each event is one JSON object.",
-        "contentMediaType": "application/json",
-        "contentSchema": {"$ref": "#/components/schemas/ViewOut"},
-    }
-}
-
-
-class EventStream(StreamingResponse):
-    """A response of server-sent events."""
-
-    media_type = "text/event-stream"
 
 
 def create_app(
@@ -103,11 +93,11 @@ def create_app(
     app.state.closing = asyncio.Event()
     # The last one added is the first that sees a request.
     app.add_middleware(AccessCheck, rules=rules, public=PUBLIC_PATHS)
-    app.add_middleware(OpenRequests, exempt=PUBLIC_PATHS, most=most_open)
+    app.add_middleware(OpenRequests, exempt=PUBLIC_PATHS, stream=f"{PREFIX}/stream", most=most_open)
     app.add_middleware(RequestRate, exempt=PUBLIC_PATHS)
     heads = (*HEALTH_PATHS, METRICS_PATH)
     app.add_middleware(ResponseHeaders, docs_path=_DOCS, api_path=PREFIX, head_paths=heads)
-    add_handlers(app, PUBLIC_PATHS)
+    add_handlers(app, PREFIX, PUBLIC_PATHS)
     # Health checks are where Kubernetes and load balancers look for them, and beside the rest of the API.
     app.include_router(health_routes(status), include_in_schema=False)
     app.include_router(metrics_routes(source, status))
@@ -135,11 +125,15 @@ def create_app(
 def _routes(source: ViewSource, closing: asyncio.Event, fresh: FreshViews) -> APIRouter:
     router = APIRouter()
     feed = EventFeed(source, closing)
-    encode = ViewEncoder(lambda view: render.view(view).model_dump_json().encode())
 
-    @router.get("/jobs", summary="All live jobs", tags=["jobs"], responses=_NO_VIEW)
-    async def get_jobs() -> schema.JobsOut:
-        return render.jobs(current_view(source))
+    @router.get(
+        "/jobs",
+        summary="The live jobs",
+        tags=["jobs"],
+        responses=_NO_VIEW | problems(_404="No such cursor."),
+    )
+    async def get_jobs(start: Start, most: Most = USUAL) -> schema.JobsOut:
+        return render.jobs(current_view(source), start, most)
 
     @router.get(
         "/jobs/{name}",
@@ -178,29 +172,38 @@ def _routes(source: ViewSource, closing: asyncio.Event, fresh: FreshViews) -> AP
         "/plan",
         summary="What the controller has decided, and why",
         tags=["plan"],
-        responses=_NO_VIEW | problems(_404="No plan has been made yet."),
+        responses=_NO_VIEW | problems(_404="No plan has been made yet, or no such cursor."),
     )
-    async def get_plan() -> schema.PlanOut:
+    async def get_plan(response: Response, start: Start, most: Most = USUAL) -> schema.PlanOut:
         view = current_view(source)
         if view.plan is None:
             raise HTTPException(404, "no plan yet: the first one is made when the first job arrives")
-        return render.plan(view.plan, view.fallback_flows)
+        response.headers["ETag"] = tag_of(view.plan.version)
+        # A plan of many flows takes a while to sort.
+        return await asyncio.to_thread(render.plan_page, view.plan, view.fallback_flows, start, most)
 
-    @router.get("/fabric", summary="Nodes, cables and their load", tags=["fabric"], responses=_NO_VIEW)
-    async def get_fabric() -> schema.FabricOut:
+    @router.get(
+        "/fabric",
+        summary="Nodes, cables and their load",
+        tags=["fabric"],
+        responses=_NO_VIEW | problems(_404="No such cursor."),
+    )
+    async def get_fabric(start: Start, most: Most = USUAL) -> schema.FabricOut:
         # A load is the difference between two polls.
-        return render.fabric(await fresh.after_polls(2))
+        return await asyncio.to_thread(render.fabric, await fresh.after_polls(2), start, most)
 
     @router.get(
         "/counters",
         summary="Packets, bytes and ECN marks of every queue",
         tags=["fabric"],
-        responses=_NO_VIEW | problems(_404="No such switch."),
+        responses=_NO_VIEW | problems(_404="No such switch, or no such cursor."),
     )
     async def get_counters(
+        start: Start,
         switch: Annotated[
             list[str] | None, Query(description="Only these switches (may be repeated).")
         ] = None,
+        most: Most = USUAL,
     ) -> schema.CountersOut:
         view = current_view(source)
         for name in switch or ():
@@ -208,29 +211,8 @@ def _routes(source: ViewSource, closing: asyncio.Event, fresh: FreshViews) -> AP
                 raise HTTPException(
                     404, f"no switch {name!r}; present switches: {_names(view.topology.switch)}"
                 )
-        return render.counters(await fresh.after_polls(1), frozenset(switch) if switch else None)
-
-    @router.get(
-        "/view",
-        summary="Jobs, plan and fabric of one moment, without queue counters",
-        tags=["events"],
-        responses=_NO_VIEW,
-    )
-    async def get_view() -> schema.ViewOut:
-        return render.view(await fresh.after_polls(2))
-
-    @router.get(
-        "/events",
-        summary="A stream of views, one for each change",
-        description="Server-sent events named `view`. Each carries the same data as `/view`. "
-        "At most ten are sent a second; views in between are skipped. Comments keep an idle connection open.",
-        tags=["events"],
-        response_class=EventStream,
-        responses={200: {"description": "An endless stream.", "content": {EventStream.media_type: _EVENTS}}},
-    )
-    async def get_events() -> EventStream:
-        stream = view_events(source, encode, closing)
-        return EventStream(stream, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        wanted = frozenset(switch) if switch else None
+        return await asyncio.to_thread(render.counters, await fresh.after_polls(1), wanted, start, most)
 
     @router.get(
         "/stream",
@@ -240,9 +222,7 @@ def _routes(source: ViewSource, closing: asyncio.Event, fresh: FreshViews) -> AP
         "missed, or a new keyframe.",
         tags=["events"],
         response_class=EventSourceResponse,
-        responses={
-            200: {"description": "An endless stream.", "content": {EventStream.media_type: {"schema": {}}}}
-        },
+        responses={200: {"description": "An endless stream.", "content": {EVENT_STREAM: {"schema": {}}}}},
     )
     async def get_stream(
         request: Request,
@@ -255,7 +235,7 @@ def _routes(source: ViewSource, closing: asyncio.Event, fresh: FreshViews) -> AP
         ] = None,
     ) -> Response:
         if ASKS_FOR_HEAD in request.scope:
-            return Response(media_type=EventStream.media_type)
+            return Response(media_type=EVENT_STREAM)
         return feed.response(last_event_id or resume, accept_encoding)
 
     @router.get("/{path:path}", include_in_schema=False)
@@ -269,5 +249,4 @@ def _routes(source: ViewSource, closing: asyncio.Event, fresh: FreshViews) -> AP
 
 def _names(names: Iterable[str]) -> str:
     """The first few legal names, for an error message."""
-    listed = sorted(names)
-    return ", ".join(listed[:12]) + (f" and {len(listed) - 12} more" if len(listed) > 12 else "") or "none"
+    return listed(sorted(names), render.NAMED)

@@ -73,8 +73,11 @@ class AuditLog:
         else:
             log.error("%s: cannot be written fast enough, so a record is only here in the log", self._path)
 
-    def newest(self, most: int, before: int | None = None) -> tuple[tuple[AuditRecord, ...], int | None]:
-        """The newest kept records, and the number of the last of them if older ones are kept, else None.
+    def newest(
+        self, most: int, before: int | None = None
+    ) -> tuple[tuple[tuple[int, AuditRecord], ...], int | None]:
+        """The newest kept records with their numbers, and the number of the last of them if older ones are
+        kept, else None.
 
         At most `most`, the newest first. Records are numbered from 1 in their order. With `before`, only
         records with a smaller number: a page goes on where the one before it ended, whatever has been
@@ -83,7 +86,7 @@ class AuditLog:
         oldest = self._count - len(self._kept) + 1
         end = self._count if before is None else min(before - 1, self._count)
         start = max(end - most + 1, oldest)
-        found = tuple(self._kept[number - oldest] for number in range(end, start - 1, -1))
+        found = tuple((number, self._kept[number - oldest]) for number in range(end, start - 1, -1))
         return found, start if found and start > oldest else None
 
     def _write(self) -> None:

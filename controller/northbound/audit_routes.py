@@ -11,7 +11,7 @@ from pydantic import Field
 from controller.northbound import schema
 from controller.northbound.access import requires
 from controller.northbound.audit import AuditLog
-from controller.northbound.paging import USUAL, Cursor, Most, cursor_after, parsed_number
+from controller.northbound.paging import USUAL, Most, Start
 from controller.northbound.problems import problems
 from controller.northbound.tokens import Role
 
@@ -19,6 +19,7 @@ from controller.northbound.tokens import Role
 class AuditRecordOut(schema.Out):
     """A request that would change something, also a refused one."""
 
+    number: int = Field(description="Requests are numbered from 1 since this process started.")
     time: str = Field(description="When it was answered: UTC, ISO 8601.")
     caller: str = Field(description="The name of its token; empty: nobody was recognised.")
     role: str
@@ -51,12 +52,12 @@ def audit_routes(audit: AuditLog) -> APIRouter:
         tags=["operations"],
         dependencies=[requires(Role.OPERATE)],
     )
-    async def get_audit(cursor: Cursor = None, most: Most = USUAL) -> AuditOut:
-        before = None if cursor is None else parsed_number(cursor)
-        records, last = audit.newest(most, before)
+    async def get_audit(start: Start, most: Most = USUAL) -> AuditOut:
+        before = start.number()
+        numbered, last = audit.newest(most, before)
         return AuditOut(
-            records=tuple(AuditRecordOut(**asdict(record)) for record in records),
-            next=None if last is None else cursor_after(str(last)),
+            records=tuple(AuditRecordOut(number=number, **asdict(record)) for number, record in numbered),
+            next=None if last is None else start.cursor_after(str(last)),
         )
 
     return router

@@ -74,7 +74,7 @@ class TriedCircleOut(CircleOut):
     after: tuple[PredictedOut, ...] = Field(description="Iterations with these shifts.")
 
 
-class ShiftsIn(schema.Out):
+class ShiftsIn(schema.In):
     """Shifts to try. Nothing is changed."""
 
     shifts_ms: dict[Annotated[str, Field(max_length=200)], Annotated[float, Field(ge=0, le=_MOST_MS)]] = (

@@ -42,7 +42,7 @@ class DrainedPart:
     done: bool
 
 
-class DrainIn(schema.Out):
+class DrainIn(schema.In):
     """How to drain."""
 
     cut_off: bool = Field(
@@ -86,12 +86,13 @@ def drain_routes(operations: DrainOperations | None) -> APIRouter:
     router = APIRouter(tags=["fabric"])
 
     def tag() -> str:
-        return tag_of([(found.part, found.name) for found in leading(operations).drained()])
+        return _tag(leading(operations).drained())
 
     @router.get("/drains", summary="Links and switches out of use", responses=problems(_503=STANDBY))
     async def get_drains(response: Response) -> DrainsOut:
-        response.headers["ETag"] = tag()
-        return DrainsOut(drains=tuple(map(_out, leading(operations).drained())))
+        found = leading(operations).drained()
+        response.headers["ETag"] = _tag(found)
+        return DrainsOut(drains=tuple(map(_out, found)))
 
     def add(part: Part, path: str, what: str) -> None:
         @router.put(
@@ -134,3 +135,7 @@ def drain_routes(operations: DrainOperations | None) -> APIRouter:
 
 def _out(found: DrainedPart) -> DrainOut:
     return DrainOut(part=found.part, name=found.name, state="drained" if found.done else "draining")
+
+
+def _tag(found: Sequence[DrainedPart]) -> str:
+    return tag_of([(part.part, part.name) for part in found])

@@ -7,7 +7,10 @@ themselves.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Annotated
 
 from fastapi import Header
@@ -37,3 +40,18 @@ def check_match(tags: str | None, tag: str) -> None:
         raise OperationError(
             412, f"it was changed meanwhile: its tag is {tag}, not {tags:.100}; read it again, then decide"
         )
+
+
+class Changes:
+    """The changes of the resources of one kind, one after another. A change may wait: the next one is checked
+    when it is done, against what it has made."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+
+    @asynccontextmanager
+    async def checked(self, tags: str | None, tag: Callable[[], str]) -> AsyncIterator[None]:
+        """A change that `tags` must allow, as in `check_match`; `tag` gives the tag when its turn comes."""
+        async with self._turn:
+            check_match(tags, tag())
+            yield

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The views of a source as server-sent events: a keyframe, then at most one difference a second.
 
-A difference is computed and compressed once for all clients, in a thread. A client that comes back goes on
-after its last event, where that is still known; a client that reads too slowly begins again with a keyframe.
+A difference is computed and compressed once for all clients, in a thread. Clients read it one after the
+other, spread over the interval: two hundred writes in a row would take a processor for some 50 ms. A client
+that comes back goes on after its last event, where that is still known; a client that reads too slowly begins
+again with a keyframe.
 """
 
 from __future__ import annotations
@@ -28,6 +30,13 @@ log = logging.getLogger(__name__)
 
 INTERVAL_S = 1.0
 """The least time between two differences, in host time. Chosen."""
+TURN_S = 0.004
+"""The time between the writes to two clients. Chosen: twice what a write takes, so that the threads beside
+this one, which answer agents, are never held up by all clients in a row."""
+_TURNS_PART = 0.8
+"""The part of an interval in which all clients have their turns, however many they are. Chosen."""
+_TURN_STEP = (5**0.5 - 1) / 2
+"""Multiples of the golden ratio divide the interval evenly, whichever clients come and go."""
 HEARTBEAT_S = 10.0
 RETRY_MS = 1000
 # Chosen: the level below zlib's default, for speed.
@@ -115,6 +124,7 @@ class EventFeed:
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
         self.clients = 0
+        self._admitted = 0
         self._source = source
         self._closing = closing
         self._interval_s = interval_s
@@ -136,6 +146,8 @@ class EventFeed:
     async def chunks(self, last_event_id: str | None = None) -> AsyncGenerator[Chunk]:
         """The chunks of one client's stream, until `closing` is set."""
         self.clients += 1
+        self._admitted += 1
+        number = self._admitted
         if self._running is None:
             self._running = asyncio.create_task(self._run(), name="event feed")
         try:
@@ -161,6 +173,8 @@ class EventFeed:
                     with suppress(TimeoutError):
                         async with asyncio.timeout(self._heartbeat_s):
                             await newer.wait()
+                    if not self._closing.is_set():
+                        await asyncio.sleep(turn_s(number, self.clients, self._interval_s))
         finally:
             self.clients -= 1
 
@@ -198,6 +212,11 @@ class EventFeed:
     def _wake(self) -> None:
         stale, self._newer = self._newer, asyncio.Event()
         stale.set()
+
+
+def turn_s(number: int, clients: int, interval_s: float) -> float:
+    """How long client `number` of so many waits for its turn after a difference. A single one does not."""
+    return number * _TURN_STEP % 1 * min(_TURNS_PART * interval_s, (clients - 1) * TURN_S)
 
 
 def _position(last_event_id: str | None) -> tuple[str, int]:

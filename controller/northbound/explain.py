@@ -19,8 +19,10 @@ from controller.model.job import job_of_flow
 from controller.model.plan import FlowPlan, JobPlan, Plan
 from controller.model.view import JobView, View
 from controller.northbound import schema
+from controller.northbound.render import NAMED
 from controller.routing.forwarding import forwarding
 from controller.routing.paths import paths
+from polyrhythm_files import listed
 
 # Chosen: what a person reads; the counts are whole.
 MOST_FLOWS = 16
@@ -221,12 +223,13 @@ def _about_paths(flows: Iterable[FlowExplainedOut], count: int) -> Iterator[str]
         yield "It sends nothing over the fabric."
         return
     if flow.chosen is None:
-        yield f"Its {count} flows are left to ECMP: {flow.why}."
+        yield f"{'Its flow is' if count == 1 else f'Its {count} flows are'} left to ECMP: {flow.why}."
         return
     chosen = flow.chosen
-    beside = f" together with {', '.join(chosen.jobs)}" if chosen.jobs else " alone"
+    beside = f" together with {listed(chosen.jobs, NAMED)}" if chosen.jobs else " alone"
+    whose = "Its only flow" if count == 1 else f"Of its {count} flows,"
     yield (
-        f"Of its {count} flows, {flow.flow} has the fullest link: {'-'.join(chosen.link)}, which it uses"
+        f"{whose} {flow.flow} has the fullest link: {'-'.join(chosen.link)}, which it uses"
         f"{beside} and which carries {_rate(chosen)} if all send at once."
     )
     if not flow.rejected:
@@ -248,13 +251,13 @@ def _about_level(planned: JobPlan, neighbours: Collection[NeighbourOut]) -> Iter
         ("goes before", after),
         ("shares the level with", beside),
     )
-    words = [f"{verb} {', '.join(jobs)}" for verb, jobs in parts if jobs]
+    words = [f"{verb} {listed(jobs, NAMED)}" for verb, jobs in parts if jobs]
     intensity = "" if planned.intensity is None else f" (GPU intensity {planned.intensity:.3g} flop/s)"
     told = "; ".join(words) if words else "meets no other job on a link"
     yield f"On level {planned.level}{intensity} it {told}."
     known = [f"{n.job} {n.intensity:.3g}" for n in neighbours if n.intensity is not None]
     if known:
-        yield f"GPU intensities of the jobs that it meets, in flop/s: {', '.join(known)}."
+        yield f"GPU intensities of the jobs that it meets, in flop/s: {listed(known, NAMED)}."
 
 
 def _about_shift(planned: JobPlan, neighbours: Collection[NeighbourOut]) -> Iterator[str]:
@@ -267,7 +270,8 @@ def _about_shift(planned: JobPlan, neighbours: Collection[NeighbourOut]) -> Iter
     scores = [f"{n.job} {n.score:.2f}" for n in neighbours if n.score is not None]
     if scores:
         yield (
-            f"Compatibility scores of the links that it shares, where 1 is no excess: {', '.join(scores)}."
+            "Compatibility scores of the links that it shares, where 1 is no excess: "
+            f"{listed(scores, NAMED)}."
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
 from pydantic import Field
@@ -14,10 +14,8 @@ from controller.model.job import job_of_flow
 from controller.model.view import ProbeView, View
 from controller.northbound import render, schema
 from controller.northbound.fresh import FreshViews
-from controller.northbound.paging import USUAL, Cursor, Most, page
+from controller.northbound.paging import USUAL, Most, PageStart, Start, page
 from controller.northbound.problems import OperationError, problems
-
-T = TypeVar("T")
 
 Name = Annotated[str, Path(max_length=1_000)]
 Tier = Literal["leaf", "spine", "core"]
@@ -25,7 +23,6 @@ ProbeState = Literal["verified", "unverified", "misrouted", "pending"]
 _NO_VIEW = "The controller has not connected to its fabric yet."
 _ERRORS = problems(_404="No such part of the fabric, or no such cursor.", _503=_NO_VIEW)
 _LISTED = problems(_404="No such cursor.", _503=_NO_VIEW)
-_Next = Annotated[str | None, Field(description="Cursor of the next page; null: this is the last.")]
 _Measured = Annotated[
     int | None, Field(description="Fabric time when the counters were last read, in ns; null: not yet.")
 ]
@@ -38,7 +35,7 @@ class SwitchesOut(schema.Out):
 
     time_ns: schema.Time
     switches: tuple[schema.SwitchOut, ...]
-    next: _Next
+    next: schema.Next
 
 
 class PortOut(schema.Out):
@@ -63,7 +60,7 @@ class PortsOut(schema.Out):
     time_ns: schema.Time
     measured_ns: _Measured
     ports: tuple[PortOut, ...]
-    next: _Next
+    next: schema.Next
 
 
 class QueuesOut(schema.Out):
@@ -72,7 +69,7 @@ class QueuesOut(schema.Out):
     time_ns: schema.Time
     measured_ns: _Measured
     queues: tuple[schema.QueueOut, ...]
-    next: _Next
+    next: schema.Next
 
 
 class LinksOut(schema.Out):
@@ -81,14 +78,14 @@ class LinksOut(schema.Out):
     time_ns: schema.Time
     measured_ns: _Measured
     links: tuple[schema.LinkOut, ...]
-    next: _Next
+    next: schema.Next
 
 
 class HostsOut(schema.Out):
     """A page of the hosts, sorted by name."""
 
     hosts: tuple[schema.HostOut, ...]
-    next: _Next
+    next: schema.Next
 
 
 class HopOut(schema.Out):
@@ -120,13 +117,15 @@ class ProbesOut(schema.Out):
 
     time_ns: schema.Time
     probes: tuple[ProbeOut, ...]
-    next: _Next
+    next: schema.Next
 
 
 class AlarmOut(schema.Out):
     """Something that an operator should look at."""
 
-    name: str = Field(description="KIND/SUBJECT; it stays the same as long as the alarm stands.")
+    name: str = Field(
+        description="KIND/SUBJECT, or KIND without a subject; it stays the same as long as the alarm stands."
+    )
     kind: Literal["silent_switch", "starved_job", "history_off", "failed_probes"]
     subject: str = Field(description="The switch or job; empty: the controller as a whole.")
     since_ns: int
@@ -138,7 +137,7 @@ class AlarmsOut(schema.Out):
 
     time_ns: schema.Time
     alarms: tuple[AlarmOut, ...]
-    next: _Next
+    next: schema.Next
 
 
 def fabric_routes(fresh: FreshViews) -> APIRouter:
@@ -147,12 +146,14 @@ def fabric_routes(fresh: FreshViews) -> APIRouter:
     fabric = APIRouter(tags=["fabric"])
 
     @fabric.get("/fabric/switches", summary="The switches", responses=_LISTED)
-    async def get_switches(
-        tier: Tier | None = None, cursor: Cursor = None, most: Most = USUAL
-    ) -> SwitchesOut:
+    async def get_switches(start: Start, tier: Tier | None = None, most: Most = USUAL) -> SwitchesOut:
         view = fresh.now()
-        wanted = (s.name for s in view.topology.switches if tier is None or s.tier.value == tier)
-        names, after = page(sorted(wanted), cursor, most)
+        switch = view.topology.switch
+
+        def wanted(name: str) -> bool:
+            return tier is None or switch[name].tier.value == tier
+
+        names, after = page(render.SWITCHES.of(view.topology)[0], start, most, wanted)
         return SwitchesOut(time_ns=view.time_ns, switches=tuple(render.switches(view, names)), next=after)
 
     @fabric.get("/fabric/switches/{name}", summary="One switch", responses=_ERRORS)
@@ -160,40 +161,36 @@ def fabric_routes(fresh: FreshViews) -> APIRouter:
         return next(render.switches(fresh.now(), [checked_switch(fresh.now(), name)]))
 
     @fabric.get("/fabric/switches/{name}/ports", summary="The ports of a switch", responses=_ERRORS)
-    async def get_ports(name: Name, cursor: Cursor = None, most: Most = USUAL) -> PortsOut:
+    async def get_ports(name: Name, start: Start, most: Most = USUAL) -> PortsOut:
         checked_switch(fresh.now(), name)
         view = await fresh.after_polls(2)
-        found = {f"{link.src_port:05}": link for link in view.links if link.src == name}
-        names, after = page(sorted(found), cursor, most)
-        drained = {end for cable in view.drained_links for end in view.topology.cables.get(cable, ())}
-        ports = []
-        for link in map(found.__getitem__, names):
-            peer = view.topology.ports[name][link.src_port]
-            ports.append(
-                PortOut(
-                    port=link.src_port,
-                    peer=peer.node,
-                    peer_port=peer.port,
-                    cable=render.cable_name(view, name, link.src_port, peer.node, peer.port),
-                    capacity_bps=peer.rate_bps,
-                    up=link.up,
-                    drained=(name, link.src_port) in drained,
-                    rate_bps=link.rate_bps,
-                    load=link.load,
-                    marks=link.marks,
-                    queue_packets=link.queue_packets,
-                )
+        names, after = page([f"{port:05}" for port in sorted(view.topology.ports[name])], start, most)
+        ports = tuple(
+            PortOut(
+                port=link.src_port,
+                peer=link.dst,
+                peer_port=link.dst_port,
+                cable=link.name,
+                capacity_bps=link.capacity_bps,
+                up=link.up,
+                drained=link.drained,
+                rate_bps=link.rate_bps,
+                load=link.load,
+                marks=link.marks,
+                queue_packets=link.queue_packets,
             )
-        return PortsOut(time_ns=view.time_ns, measured_ns=view.measured_ns, ports=tuple(ports), next=after)
+            for link in render.links(view, [(name, int(port)) for port in names])
+        )
+        return PortsOut(time_ns=view.time_ns, measured_ns=view.measured_ns, ports=ports, next=after)
 
     @fabric.get("/fabric/switches/{name}/queues", summary="The queues of a switch", responses=_ERRORS)
-    async def get_queues(name: Name, cursor: Cursor = None, most: Most = USUAL) -> QueuesOut:
+    async def get_queues(name: Name, start: Start, most: Most = USUAL) -> QueuesOut:
         checked_switch(fresh.now(), name)
         view = await fresh.after_polls(1)
-        rows = {f"{q.port:05}/{q.qid}": q for q in render.counters(view, frozenset({name})).counters}
-        names, after = page(sorted(rows), cursor, most)
-        queues = tuple(map(rows.__getitem__, names))
-        return QueuesOut(time_ns=view.time_ns, measured_ns=view.measured_ns, queues=queues, next=after)
+        found = await asyncio.to_thread(render.counters, view, frozenset({name}), start, most)
+        return QueuesOut(
+            time_ns=view.time_ns, measured_ns=view.measured_ns, queues=found.counters, next=found.next
+        )
 
     @fabric.get(
         "/fabric/links",
@@ -201,27 +198,28 @@ def fabric_routes(fresh: FreshViews) -> APIRouter:
         responses=_LISTED,
     )
     async def get_links(
+        start: Start,
         node: Annotated[
             str | None, Query(max_length=1_000, description="Only cables of this switch or host.")
         ] = None,
-        cursor: Cursor = None,
         most: Most = USUAL,
     ) -> LinksOut:
         view = await fresh.after_polls(2)
-        return await asyncio.to_thread(_links, view, node, cursor, most)
+        return await asyncio.to_thread(_links, view, node, start, most)
 
     @fabric.get("/fabric/links/{name}", summary="Both directions of one cable", responses=_ERRORS)
     async def get_link(name: Name) -> LinksOut:
         checked_cable(fresh.now(), name)
         view = await fresh.after_polls(2)
-        found = await asyncio.to_thread(lambda: tuple(k for k in render.links(view) if k.name == name))
+        ends = view.topology.cables[checked_cable(view, name)]
+        found = tuple(render.links(view, ends))
         return LinksOut(time_ns=view.time_ns, measured_ns=view.measured_ns, links=found, next=None)
 
     @fabric.get("/fabric/hosts", summary="The hosts", responses=_LISTED)
-    async def get_hosts(cursor: Cursor = None, most: Most = USUAL) -> HostsOut:
-        hosts = fresh.now().topology.host
-        names, after = page(sorted(hosts), cursor, most)
-        return HostsOut(hosts=tuple(render.host(hosts[name]) for name in names), next=after)
+    async def get_hosts(start: Start, most: Most = USUAL) -> HostsOut:
+        topology = fresh.now().topology
+        names, after = page(render.HOSTS.of(topology)[0], start, most)
+        return HostsOut(hosts=tuple(render.host(topology.host[name]) for name in names), next=after)
 
     @router.get(
         "/probes",
@@ -230,17 +228,17 @@ def fabric_routes(fresh: FreshViews) -> APIRouter:
         tags=["probes"],
     )
     async def get_probes(
+        start: Start,
         job: Annotated[str | None, Query(max_length=1_000, description="Only flows of this job.")] = None,
-        cursor: Cursor = None,
         most: Most = USUAL,
     ) -> ProbesOut:
-        return await asyncio.to_thread(_probes, fresh.now(), job, cursor, most)
+        return await asyncio.to_thread(_probes, fresh.now(), job, start, most)
 
     @router.get("/alarms", summary="What an operator should look at", responses=_LISTED, tags=["alarms"])
-    async def get_alarms(cursor: Cursor = None, most: Most = USUAL) -> AlarmsOut:
+    async def get_alarms(start: Start, most: Most = USUAL) -> AlarmsOut:
         view = fresh.now()
-        found = {f"{alarm.kind}/{alarm.subject}": alarm for alarm in view.alarms}
-        names, after = page(sorted(found), cursor, most)
+        found = {alarm.name: alarm for alarm in view.alarms}
+        names, after = page(sorted(found), start, most)
         alarms = tuple(
             AlarmOut.model_validate(
                 {
@@ -280,18 +278,26 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(found[:_MOST_NAMES]) + more
 
 
-def _links(view: View, node: str | None, cursor: str | None, most: int) -> LinksOut:
-    wanted = (link for link in render.links(view) if node is None or node in (link.src, link.dst))
-    found = {f"{link.name}>{link.dst}": link for link in wanted}
-    names, after = page(sorted(found), cursor, most)
-    links = tuple(map(found.__getitem__, names))
+def _links(view: View, node: str | None, start: PageStart, most: int) -> LinksOut:
+    topology = view.topology
+    directions, ends = render.DIRECTIONS.of(topology)
+
+    def wanted(name: str) -> bool:
+        src = ends[name]
+        return node in (src[0], render.peer_of(topology, src)[0])
+
+    names, after = page(directions, start, most, None if node is None else wanted)
+    links = tuple(render.links(view, map(ends.__getitem__, names)))
     return LinksOut(time_ns=view.time_ns, measured_ns=view.measured_ns, links=links, next=after)
 
 
-def _probes(view: View, job: str | None, cursor: str | None, most: int) -> ProbesOut:
+def _probes(view: View, job: str | None, start: PageStart, most: int) -> ProbesOut:
     flows = view.plan.flows if view.plan is not None else {}
-    wanted = (name for name in sorted(flows) if job is None or job_of_flow(name) == job)
-    names, after = page((name for name in wanted if flows[name].path is not None), cursor, most)
+
+    def wanted(name: str) -> bool:
+        return (job is None or job_of_flow(name) == job) and flows[name].path is not None
+
+    names, after = page(() if view.plan is None else render.FLOWS.of(view.plan)[0], start, most, wanted)
     probes = tuple(_probe(view, name, view.probes.get(name)) for name in names)
     return ProbesOut(time_ns=view.time_ns, probes=probes, next=after)
 

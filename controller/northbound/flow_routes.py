@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Annotated
 
@@ -15,7 +16,7 @@ from controller.model.job import job_of_flow
 from controller.model.plan import Plan
 from controller.model.view import View
 from controller.northbound import render, schema
-from controller.northbound.paging import USUAL, Cursor, Most, page
+from controller.northbound.paging import USUAL, Most, PageStart, Start, page
 from controller.northbound.problems import problems
 from controller.northbound.source import ViewSource, current_view
 
@@ -40,6 +41,7 @@ def flow_routes(source: ViewSource) -> APIRouter:
         ),
     )
     async def get_flows(
+        start: Start,
         job: Annotated[str | None, Query(max_length=1_000, description="Only the flows of this job.")] = None,
         through: Annotated[
             str | None,
@@ -49,32 +51,39 @@ def flow_routes(source: ViewSource) -> APIRouter:
                 'direction ("leaf1-spine2").',
             ),
         ] = None,
-        cursor: Cursor = None,
+        fallback: Annotated[
+            bool | None,
+            Query(
+                description="true: only flows that their agents have moved back to ECMP; false: the others."
+            ),
+        ] = None,
         most: Most = USUAL,
     ) -> FlowsOut:
+        view = current_view(source)
+        fallen = {flow.flow for flow in view.fallback_flows}
+
+        def wanted(plan: Plan, name: str) -> bool:
+            return (
+                (job is None or job_of_flow(name) == job)
+                and (fallback is None or (name in fallen) == fallback)
+                and (through is None or _crosses(plan.flows[name].path, through))
+            )
+
         # A plan of many flows takes a while to look through.
-        return await asyncio.to_thread(_flows, current_view(source), job, through, cursor, most)
+        return await asyncio.to_thread(_flows, view, wanted, start, most)
 
     return router
 
 
-def _flows(view: View, job: str | None, through: str | None, cursor: str | None, most: int) -> FlowsOut:
+def _flows(view: View, wanted: Callable[[Plan, str], bool], start: PageStart, most: int) -> FlowsOut:
     plan = view.plan
     if plan is None:
-        page((), cursor, most)
+        page((), start, most)
         return FlowsOut(version=None, flows=(), next=None)
-    names, after = page(_named(plan, job, through), cursor, most)
+    names, after = page(render.FLOWS.of(plan)[0], start, most, partial(wanted, plan))
     return FlowsOut(
         version=plan.version, flows=render.flows_named(plan, names, view.fallback_flows), next=after
     )
-
-
-def _named(plan: Plan, job: str | None, through: str | None) -> Iterator[str]:
-    for name in sorted(plan.flows):
-        if job is not None and job_of_flow(name) != job:
-            continue
-        if through is None or _crosses(plan.flows[name].path, through):
-            yield name
 
 
 def _crosses(path: tuple[str, ...] | None, through: str) -> bool:

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from controller.northbound import schema
 from controller.northbound.fabric_routes import Name
-from controller.northbound.paging import USUAL, Cursor, Most
+from controller.northbound.paging import USUAL, Most, PageStart, Start
 from controller.northbound.problems import leading, problems
 
 HistoryKind = Literal["iterations", "loads", "marks"]
@@ -69,7 +69,7 @@ class PastPlanInForceOut(schema.Out):
 class PastAlarmOut(schema.Out):
     """An alarm that was on."""
 
-    name: str
+    name: str = Field(description="As `name` of an alarm that stands.")
     since_ns: int
     text: str
 
@@ -151,7 +151,7 @@ class HistoryOperations(Protocol):
         subjects: Sequence[str] | None,
         span: PastSpan,
         points: int,
-        cursor: str | None,
+        start: PageStart,
         most: int,
     ) -> MeasuredPastOut:
         """A page of subjects; `subjects` None: all."""
@@ -164,7 +164,7 @@ class HistoryOperations(Protocol):
         kinds: Sequence[EventKind] | None,
         subject: str | None,
         span: PastSpan,
-        cursor: str | None,
+        start: PageStart,
         most: int,
     ) -> EventsOut:
         """A page of the log."""
@@ -188,6 +188,7 @@ def history_routes(operations: HistoryOperations | None) -> APIRouter:
     )
     async def get_history(
         kind: HistoryKind,
+        start: Start,
         subject: Annotated[
             list[Annotated[str, Field(max_length=1_000)]] | None,
             Query(max_length=100, description='Only these jobs, or links as "leaf1>spine2".'),
@@ -195,11 +196,10 @@ def history_routes(operations: HistoryOperations | None) -> APIRouter:
         from_ns: From = None,
         to_ns: To = None,
         points: Annotated[int, Query(ge=1, le=MOST_POINTS)] = 300,
-        cursor: Cursor = None,
         most: Most = USUAL,
     ) -> MeasuredPastOut:
         span = PastSpan(from_ns, to_ns)
-        return await leading(operations).history(kind, subject, span, points, cursor, most)
+        return await leading(operations).history(kind, subject, span, points, start, most)
 
     @router.get(
         "/history/moment",
@@ -212,14 +212,14 @@ def history_routes(operations: HistoryOperations | None) -> APIRouter:
 
     @router.get("/event-log", summary="What happened, the newest first", responses=_ERRORS, tags=["history"])
     async def get_log(
+        start: Start,
         kind: Annotated[list[EventKind] | None, Query(max_length=20, description="Only these kinds.")] = None,
         subject: Annotated[str | None, Query(max_length=1_000)] = None,
         from_ns: From = None,
         to_ns: To = None,
-        cursor: Cursor = None,
         most: Most = USUAL,
     ) -> EventsOut:
-        return await leading(operations).log(kind, subject, PastSpan(from_ns, to_ns), cursor, most)
+        return await leading(operations).log(kind, subject, PastSpan(from_ns, to_ns), start, most)
 
     @router.get(
         "/jobs/{name}/blame",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Protocol
 from urllib.parse import quote
 
@@ -14,10 +15,11 @@ from pydantic import ConfigDict, Field
 from controller.model.job import Job
 from controller.northbound import schema
 from controller.northbound.access import requires
-from controller.northbound.etags import IfMatch, check_match, tag_of
+from controller.northbound.etags import Changes, IfMatch, tag_of
 from controller.northbound.problems import leading, problems
 from controller.northbound.repeats import IdempotencyKey, Repeats
 from controller.northbound.tokens import Caller, Role
+from controller.wire.job_name import LEGAL_JOB_NAME
 from controller.wire.limits import MAX_FLOWS_OF_JOB, MAX_HOSTS_OF_JOB, MAX_PHASES_OF_JOB
 from controller.wire.senders import Sender
 
@@ -32,7 +34,7 @@ _ERRORS = problems(
     _412="The job was changed meanwhile.",
     _503="This controller does not lead, or is busy.",
 )
-Name = Annotated[str, Path(max_length=MAX_PHASES_OF_JOB, description="Name of a job.")]
+Name = Annotated[str, Path(max_length=1_000, description="Name of a job.")]
 _EXAMPLE: dict[str, Any] = {
     "name": "vgg19",
     "model": "VGG19",
@@ -47,7 +49,7 @@ _EXAMPLE: dict[str, Any] = {
 }
 
 
-class PhaseIn(schema.Out):
+class PhaseIn(schema.In):
     """An Up phase: the job sends in [start_ms, end_ms) of its period."""
 
     start_ms: _Ms
@@ -55,7 +57,7 @@ class PhaseIn(schema.Out):
     rate_bps: int = Field(ge=1, le=10**15, description="Rate of each flow in bit/s.")
 
 
-class FlowIn(schema.Out):
+class FlowIn(schema.In):
     """A flow from one host of the job to another."""
 
     src: _Text
@@ -63,7 +65,7 @@ class FlowIn(schema.Out):
     bytes_per_iteration: int = Field(ge=0, le=1 << 53)
 
 
-class JobChangeIn(schema.Out):
+class JobChangeIn(schema.In):
     """What to change of a job; what is missing stays."""
 
     model: _Text | None = None
@@ -94,9 +96,10 @@ class JobChangeIn(schema.Out):
 class JobIn(JobChangeIn):
     """A job. Its workers need not announce it; it stays until DELETE."""
 
-    model_config = ConfigDict(frozen=True, json_schema_extra={"examples": [_EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
-    name: _Text
+    # Its rule is no JSON schema: `job_name_fault` holds it, and 409 is the answer to all that is against it.
+    name: str = Field(description=LEGAL_JOB_NAME)
     model: _Text = "unknown"
     gpus: int = Field(ge=1, le=1_000_000, description="Of the whole job.")
     hosts: list[_Text] = Field(
@@ -166,6 +169,10 @@ def job_routes(operations: JobOperations | None) -> APIRouter:
     """The routes. `operations` None: a controller that does not lead; all answer 503."""
     router = APIRouter(tags=["jobs"])
     repeats: Repeats[Declaration] = Repeats()
+    changes = Changes()
+
+    def tag(name: str) -> str:
+        return tag_of(leading(operations).declaration(name).job)
 
     def shown(found: Declaration, response: Response) -> DeclarationOut:
         response.headers["ETag"] = tag_of(found.job)
@@ -205,8 +212,9 @@ def job_routes(operations: JobOperations | None) -> APIRouter:
     async def change(
         name: Name, asked: Annotated[JobChangeIn, Body()], response: Response, if_match: IfMatch = None
     ) -> DeclarationOut:
-        check_match(if_match, tag_of(leading(operations).declaration(name).job))
-        return shown(await leading(operations).change(name, asked.model_dump(exclude_none=True)), response)
+        async with changes.checked(if_match, partial(tag, name)):
+            made = await leading(operations).change(name, asked.model_dump(exclude_none=True))
+        return shown(made, response)
 
     @router.delete(
         "/jobs/{name}",
@@ -218,8 +226,8 @@ def job_routes(operations: JobOperations | None) -> APIRouter:
         dependencies=[requires(Role.JOB)],
     )
     async def end(name: Name, if_match: IfMatch = None) -> None:
-        check_match(if_match, tag_of(leading(operations).declaration(name).job))
-        await leading(operations).end(name)
+        async with changes.checked(if_match, partial(tag, name)):
+            await leading(operations).end(name)
 
     return router
 

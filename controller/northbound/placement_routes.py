@@ -29,7 +29,7 @@ _TIERS: Final[dict[NetworkTier, Literal["machine", "rack", "network"]]] = {
 }
 
 
-class SensitivityIn(schema.Out):
+class SensitivityIn(schema.In):
     """The communication of a job with 8 GPUs that its compute does not hide, as a part of the compute."""
 
     machine: float = Field(description="On one machine.", ge=0, le=MOST_SENSITIVE)
@@ -37,7 +37,7 @@ class SensitivityIn(schema.Out):
     network: float = Field(description="In eight racks.", ge=0, le=MOST_SENSITIVE)
 
 
-class PlacementsIn(schema.Out):
+class PlacementsIn(schema.In):
     """Candidate placements of one new job."""
 
     candidates: list[dict[str, Any]] = Field(

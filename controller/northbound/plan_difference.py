@@ -9,7 +9,7 @@ from pydantic import Field
 
 from controller.model.plan import FlowPlan, JobPlan, Plan
 from controller.northbound import schema
-from controller.northbound.paging import page
+from controller.northbound.paging import PageStart, page
 
 _NS_PER_MS = 1e6
 
@@ -61,13 +61,14 @@ class DifferenceOut(schema.Out):
     next: str | None = Field(description="Cursor of the next page of flows; null: this is the last.")
 
 
-def difference(before: Plan, after: Plan, cursor: str | None, most: int) -> DifferenceOut:
+def difference(before: Plan, after: Plan, start: PageStart, most: int) -> DifferenceOut:
     """The difference of two plans, with one page of flows. Raises OperationError for a wrong cursor."""
     was, now = before.flows, after.flows
-    changed = (
-        name for name in sorted(was.keys() | now.keys()) if _decided(was.get(name)) != _decided(now.get(name))
-    )
-    names, more = page(changed, cursor, most)
+
+    def changed(name: str) -> bool:
+        return _decided(was.get(name)) != _decided(now.get(name))
+
+    names, more = page(sorted(was.keys() | now.keys()), start, most, changed)
     return DifferenceOut(
         before=before.version,
         after=after.version,

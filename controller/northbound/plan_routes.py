@@ -13,7 +13,8 @@ from pydantic import Field
 from controller.model.plan import Plan
 from controller.northbound import render, schema
 from controller.northbound.access import requires
-from controller.northbound.paging import USUAL, Cursor, Most
+from controller.northbound.etags import IfMatch, check_match, tag_of
+from controller.northbound.paging import USUAL, Most, Start
 from controller.northbound.plan_difference import DifferenceOut, difference
 from controller.northbound.policy_routes import OptionValue, Value
 from controller.northbound.problems import leading, problems
@@ -42,9 +43,10 @@ class PastPlanOut(schema.Out):
 
 
 class HistoryOut(schema.Out):
-    """The last plans, the newest first."""
+    """A page of the plans that are stored, the newest first."""
 
     plans: tuple[PastPlanOut, ...]
+    next: schema.Next
 
 
 class RolledBackOut(schema.Out):
@@ -54,7 +56,7 @@ class RolledBackOut(schema.Out):
     version: int = Field(description="Number under which the earlier plan is in force now.")
 
 
-class DryRunIn(schema.Out):
+class DryRunIn(schema.In):
     """What to plan."""
 
     policy: str = Field("", description="A registered policy; empty: the controller's own.", max_length=200)
@@ -78,8 +80,8 @@ class DryRunOut(schema.Out):
 class PlanOperations(Protocol):
     """What the routes call. Every method raises OperationError."""
 
-    async def history(self, most: int) -> tuple[PastPlanOut, ...]:
-        """The last plans, the newest first."""
+    async def history(self, most: int, before: int | None) -> tuple[PastPlanOut, ...]:
+        """The last plans, below a version if one is given, the newest first."""
 
     async def plan(self, version: int) -> Plan:
         """A plan of the history."""
@@ -105,14 +107,20 @@ def plan_routes(operations: PlanOperations | None) -> APIRouter:
     @router.get(
         "/plans",
         summary="The history of plans",
-        responses=problems(_503="The controller has no store, or it does not answer."),
+        responses=problems(
+            _404="No such cursor.", _503="The controller has no store, or it does not answer."
+        ),
     )
-    async def get_plans(most: Annotated[int, Query(ge=1, le=1000)] = 20) -> HistoryOut:
-        return HistoryOut(plans=await leading(operations).history(most))
+    async def get_plans(start: Start, most: Most = 20) -> HistoryOut:
+        before = start.number()
+        found = await leading(operations).history(most + 1, before)
+        after = start.cursor_after(str(found[most - 1].version)) if len(found) > most else None
+        return HistoryOut(plans=found[:most], next=after)
 
     @router.get("/plans/{version}", summary="A plan of the history", responses=_ERRORS)
-    async def get_past_plan(version: Version) -> schema.PlanOut:
-        return render.plan(await leading(operations).plan(version))
+    async def get_past_plan(version: Version, start: Start, most: Most = USUAL) -> schema.PlanOut:
+        plan = await leading(operations).plan(version)
+        return await asyncio.to_thread(render.plan_page, plan, (), start, most)
 
     @router.get(
         "/plans/{version}/diff",
@@ -121,25 +129,27 @@ def plan_routes(operations: PlanOperations | None) -> APIRouter:
     )
     async def get_difference(
         version: Version,
+        start: Start,
         to: Annotated[
             int | None, Query(ge=1, le=(1 << 53), description="Number of the other; default: in force.")
         ] = None,
-        cursor: Cursor = None,
         most: Most = USUAL,
     ) -> DifferenceOut:
         before = await leading(operations).plan(version)
         after = leading(operations).in_force() if to is None else await leading(operations).plan(to)
-        return await asyncio.to_thread(difference, before, after, cursor, most)
+        return await asyncio.to_thread(difference, before, after, start, most)
 
     @router.post(
         "/plans/{version}/rollback",
         summary="Bring a plan of the history into force again",
         description="It comes into force under a new number, for the jobs that are present. The next change "
-        "of jobs or of the fabric leads to a new plan as usual.",
-        responses=_ERRORS,
+        "of jobs or of the fabric leads to a new plan as usual. If-Match takes the ETag of `/plan`.",
+        responses=_ERRORS | problems(_412="Another plan came into force meanwhile."),
         dependencies=[requires(Role.OPERATE)],
     )
-    async def roll_back(version: Version) -> RolledBackOut:
+    async def roll_back(version: Version, if_match: IfMatch = None) -> RolledBackOut:
+        if if_match is not None:
+            check_match(if_match, tag_of(leading(operations).in_force().version))
         return RolledBackOut(rolled_back_to=version, version=await leading(operations).roll_back(version))
 
     @router.post(

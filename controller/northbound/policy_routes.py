@@ -13,7 +13,7 @@ from pydantic import Field
 from controller.model.plan import PolicyReference
 from controller.northbound import render, schema
 from controller.northbound.access import requires
-from controller.northbound.etags import IfMatch, check_match, tag_of
+from controller.northbound.etags import Changes, IfMatch, tag_of
 from controller.northbound.problems import STANDBY, leading, problems
 from controller.northbound.tokens import Role
 
@@ -53,7 +53,7 @@ class InstalledPolicy:
     fault: str = ""
 
 
-class PolicyIn(schema.Out):
+class PolicyIn(schema.In):
     """The policy that shall make the plans."""
 
     name: str = Field(description="A registered policy.", max_length=200, examples=["crux"])
@@ -110,6 +110,7 @@ class PolicyOperations(Protocol):
 def policy_routes(operations: PolicyOperations | None) -> APIRouter:
     """The routes. `operations` None: a controller that does not lead; all answer 503."""
     router = APIRouter(tags=["policy"])
+    changes = Changes()
 
     def tag() -> str:
         return tag_of(leading(operations).setting().policy)
@@ -153,8 +154,8 @@ def policy_routes(operations: PolicyOperations | None) -> APIRouter:
     async def set_policy(
         asked: Annotated[PolicyIn, Body()], response: Response, if_match: IfMatch = None
     ) -> PolicySettingOut:
-        check_match(if_match, tag())
-        await leading(operations).choose(asked.name, asked.options)
+        async with changes.checked(if_match, tag):
+            await leading(operations).choose(asked.name, asked.options)
         return shown(response)
 
     @router.delete(
@@ -164,8 +165,8 @@ def policy_routes(operations: PolicyOperations | None) -> APIRouter:
         dependencies=[requires(Role.OPERATE)],
     )
     async def reset_policy(response: Response, if_match: IfMatch = None) -> PolicySettingOut:
-        check_match(if_match, tag())
-        leading(operations).reset()
+        async with changes.checked(if_match, tag):
+            leading(operations).reset()
         return shown(response)
 
     return router

@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse
 from pydantic import Field
 from starlette.exceptions import HTTPException
 
+from controller.northbound.examples import add_examples
 from controller.northbound.schema import Out
 
 T = TypeVar("T")
@@ -104,8 +105,9 @@ def problems(**whens: str) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def add_handlers(app: FastAPI, public: Container[str] = frozenset()) -> None:
-    """Let `app` answer every error with a problem document, and say so in its OpenAPI document.
+def add_handlers(app: FastAPI, prefix: str, public: Container[str] = frozenset()) -> None:
+    """Let `app` answer every error with a problem document, and say so in its OpenAPI document, which gets
+    examples too. `prefix`: what the paths of the API begin with.
 
     The paths of `public` need no token and have no limit of requests.
     """
@@ -118,6 +120,7 @@ def add_handlers(app: FastAPI, public: Container[str] = frozenset()) -> None:
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             app.openapi_schema = _with_problems(made(), public)
+            add_examples(app.openapi_schema, prefix)
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -4,18 +4,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, cast
 
 from controller.model.flow_plans import flows_of_job
 from controller.model.job import Confidence, Measurement, Profile, job_of_flow
-from controller.model.plan import FlowPlan, JobPlan, Plan, PolicyReference, SpreadClass
-from controller.model.view import FallbackFlow, JobView, View
+from controller.model.plan import FlowPlan, JobPlan, LinkPlan, Plan, PolicyReference, SpreadClass
+from controller.model.view import ColumnarLinks, FallbackFlow, JobView, LinkLoad, QueueCounter, View
 from controller.northbound import schema
+from controller.northbound.paging import PageStart, SortedOnce, page, page_of_lists
 from controller.routing.spreading import MOVE_FLOWLETS
-from topo.graph import Host
+from topo.graph import Host, Switch, Topology
 
+End = tuple[str, int]
 _NS_PER_MS = 1e6
+# Chosen: names that a sentence tells.
+NAMED = 12
 
 
 def job(value: JobView, plan: Plan | None) -> schema.JobOut:
@@ -28,6 +32,7 @@ def job(value: JobView, plan: Plan | None) -> schema.JobOut:
         hosts=value.hosts,
         iterations=value.iterations,
         recent_ms=value.recent_ms,
+        last_end_ns=value.last_end_ns,
         mean_ms=value.mean_ms,
         p99_ms=value.p99_ms,
         level=value.level,
@@ -68,9 +73,12 @@ def job_detail(
     return schema.JobDetailOut(**dict(job(value, plan)), flows=flows, before_plan_ms=value.before_plan_ms)
 
 
-def jobs(view: View) -> schema.JobsOut:
-    """All jobs of a view, in its order."""
-    return schema.JobsOut(time_ns=view.time_ns, jobs=tuple(job(j, view.plan) for j in view.jobs))
+def jobs(view: View, start: PageStart, most: int) -> schema.JobsOut:
+    """A page of the jobs of a view. Raises OperationError for a wrong cursor."""
+    known = {j.name: j for j in view.jobs}
+    names, after = page(sorted(known), start, most)
+    shown = tuple(job(known[name], view.plan) for name in names)
+    return schema.JobsOut(time_ns=view.time_ns, jobs=shown, next=after)
 
 
 def policy(value: PolicyReference) -> schema.PolicyOut:
@@ -88,35 +96,67 @@ def policy(value: PolicyReference) -> schema.PolicyOut:
 
 
 def plan(value: Plan, fallback_flows: Iterable[FallbackFlow] = ()) -> schema.PlanOut:
-    """A plan with its reasons. `fallback_flows` are flows that their agents have moved to ECMP."""
+    """A whole plan with its reasons. `fallback_flows` are flows that their agents have moved to ECMP."""
+    return _plan(value, fallback_flows, value.jobs, value.flows, value.links, value.spread)
+
+
+FLOWS = SortedOnce[Plan, FlowPlan](lambda plan: plan.flows)
+"""The flows of the plan that was asked for last."""
+
+
+def plan_page(
+    value: Plan, fallback_flows: Iterable[FallbackFlow], start: PageStart, most: int
+) -> schema.PlanOut:
+    """A page of a plan: of its jobs, flows, shared links and spread classes, one after the other. Raises
+    OperationError for a wrong cursor.
+    """
+    links = {f"{link.src}>{link.dst}": link for link in value.links}
+    spread = {f"{s.dscp:02}": s for s in value.spread}
+    lists = [sorted(value.jobs), FLOWS.of(value)[0], sorted(links), sorted(spread)]
+    (jobs, flows, crossed, classes), after = page_of_lists(lists, start, most)
+    shown, spread_over = map(links.__getitem__, crossed), map(spread.__getitem__, classes)
+    return _plan(value, fallback_flows, jobs, flows, shown, spread_over, after)
+
+
+def _plan(
+    value: Plan,
+    fallback_flows: Iterable[FallbackFlow],
+    jobs: Iterable[str],
+    flows: Iterable[str],
+    links: Iterable[LinkPlan],
+    spread: Iterable[SpreadClass],
+    after: str | None = None,
+) -> schema.PlanOut:
     return schema.PlanOut(
         version=value.version,
         policy=policy(value.policy),
         epoch_ns=value.epoch_ns,
-        jobs=tuple(
-            schema.JobPlanOut(
-                job=j.job,
-                level=j.level,
-                dscp=j.dscp,
-                shift_ms=j.shift_ns / _NS_PER_MS,
-                period_ms=_ms(j.period_ns),
-                once=j.once,
-                intensity=j.intensity,
-                sender=j.sender,
-                expected_ms=_ms(j.expected_ns),
-                ecmp_ms=_ms(j.ecmp_ns),
-                floor_ms=_ms(j.floor_ns),
-                ecmp_ratio=j.ecmp_ratio,
-                why=j.why,
-            )
-            for j in value.jobs.values()
-        ),
-        flows=flows_named(value, value.flows, fallback_flows),
+        jobs=tuple(_planned(value.jobs[name]) for name in jobs),
+        flows=flows_named(value, flows, fallback_flows),
         links=tuple(
             schema.SharedLinkOut(src=link.src, dst=link.dst, jobs=link.jobs, score=link.score)
-            for link in value.links
+            for link in links
         ),
-        spread=tuple(_spread(s) for s in value.spread),
+        spread=tuple(map(_spread, spread)),
+        next=after,
+    )
+
+
+def _planned(value: JobPlan) -> schema.JobPlanOut:
+    return schema.JobPlanOut(
+        job=value.job,
+        level=value.level,
+        dscp=value.dscp,
+        shift_ms=value.shift_ns / _NS_PER_MS,
+        period_ms=_ms(value.period_ns),
+        once=value.once,
+        intensity=value.intensity,
+        sender=value.sender,
+        expected_ms=_ms(value.expected_ns),
+        ecmp_ms=_ms(value.ecmp_ns),
+        floor_ms=_ms(value.floor_ns),
+        ecmp_ratio=value.ecmp_ratio,
+        why=value.why,
     )
 
 
@@ -131,17 +171,39 @@ def _spread(value: SpreadClass) -> schema.SpreadOut:
     )
 
 
-def fabric(view: View) -> schema.FabricOut:
-    """Nodes and both directions of every cable, with loads where they are measured."""
+SWITCHES = SortedOnce[Topology, Switch](lambda topology: topology.switch)
+HOSTS = SortedOnce[Topology, Host](lambda topology: topology.host)
+
+
+def _ends(topology: Topology) -> dict[str, End]:
+    """The sending end of each direction by the name of its cable, and its receiver."""
+    found = {}
+    for src, port in sending_ends(topology):
+        dst, dst_port, _ = peer_of(topology, (src, port))
+        found[f"{cable_name(topology, src, port, dst, dst_port)}>{dst}"] = src, port
+    return found
+
+
+DIRECTIONS = SortedOnce[Topology, End](_ends)
+
+
+def fabric(view: View, start: PageStart, most: int) -> schema.FabricOut:
+    """A page of a fabric: of its switches, hosts and directions of cables, one after the other, with loads
+    where they are measured. Raises OperationError for a wrong cursor.
+    """
     topology = view.topology
+    directions, ends = DIRECTIONS.of(topology)
+    lists = [SWITCHES.of(topology)[0], HOSTS.of(topology)[0], directions]
+    (switch_names, host_names, names), after = page_of_lists(lists, start, most)
     return schema.FabricOut(
         time_ns=view.time_ns,
         name=topology.name,
-        hosts=tuple(map(host, topology.hosts)),
-        switches=tuple(switches(view)),
-        links=tuple(links(view)),
+        hosts=tuple(host(topology.host[name]) for name in host_names),
+        switches=tuple(switches(view, switch_names)),
+        links=tuple(links(view, map(ends.__getitem__, names))),
         verified_paths=view.verified_paths,
         unverified_paths=view.unverified_paths,
+        next=after,
     )
 
 
@@ -186,42 +248,39 @@ def switches(view: View, names: Iterable[str] | None = None) -> Iterator[schema.
         )
 
 
-def counters(view: View, switches: frozenset[str] | None) -> schema.CountersOut:
-    """The queue counters of some switches; `switches` None: of all."""
+def _queues(counters: Sequence[QueueCounter]) -> dict[str, QueueCounter]:
+    return {f"{c.switch}/{c.port:05}/{c.qid}": c for c in counters}
+
+
+_QUEUES = SortedOnce[Sequence[QueueCounter], QueueCounter](_queues)
+
+
+def counters(view: View, switches: frozenset[str] | None, start: PageStart, most: int) -> schema.CountersOut:
+    """A page of the queues of some switches; `switches` None: of all. Raises OperationError for a wrong
+    cursor.
+    """
+    names, queues = _QUEUES.of(view.counters)
     ports = view.topology.ports
+
+    def wanted(name: str) -> bool:
+        return switches is None or queues[name].switch in switches
+
+    found, after = page(names, start, most, wanted)
     rows = []
-    for c in view.counters:
-        if switches is None or c.switch in switches:
-            peer = ports.get(c.switch, {}).get(c.port)
-            rows.append(
-                schema.QueueOut(
-                    switch=c.switch,
-                    port=c.port,
-                    peer=peer.node if peer else None,
-                    qid=c.qid,
-                    packets=c.packets,
-                    bytes=c.bytes,
-                    marks=c.marks,
-                )
+    for c in map(queues.__getitem__, found):
+        peer = ports.get(c.switch, {}).get(c.port)
+        rows.append(
+            schema.QueueOut(
+                switch=c.switch,
+                port=c.port,
+                peer=peer.node if peer else None,
+                qid=c.qid,
+                packets=c.packets,
+                bytes=c.bytes,
+                marks=c.marks,
             )
-    return schema.CountersOut(time_ns=view.time_ns, counters=tuple(rows))
-
-
-def view(value: View) -> schema.ViewOut:
-    """Everything that the page shows."""
-    return schema.ViewOut(
-        time_ns=value.time_ns,
-        scenario=value.scenario,
-        fabric=fabric(value),
-        jobs=tuple(job(j, value.plan) for j in value.jobs),
-        plan=None if value.plan is None else plan(value.plan, value.fallback_flows),
-        fallback_flows=tuple(
-            schema.FallbackFlowOut(
-                flow=f.flow, host=f.host, source_port=f.source_port, since_ns=f.since_ns, why=f.why
-            )
-            for f in value.fallback_flows
-        ),
-    )
+        )
+    return schema.CountersOut(time_ns=view.time_ns, counters=tuple(rows), next=after)
 
 
 def _ms(value_ns: int | None) -> float | None:
@@ -293,32 +352,59 @@ def _flow(
     )
 
 
-def links(view: View) -> Iterator[schema.LinkOut]:
-    """Both directions of every cable: those of hosts, then those between switches."""
-    measured = {(load.src, load.src_port): load for load in view.links}
-    drained = {end for cable in view.drained_links for end in view.topology.cables.get(cable, ())}
-    ends = [(h.name, 0, h.leaf, h.leaf_port, h.rate_bps) for h in view.topology.hosts]
-    ends += [(c.a, c.a_port, c.b, c.b_port, c.rate_bps) for c in view.topology.links]
-    for a, a_port, b, b_port, capacity in ends:
-        for src, src_port, dst, dst_port in ((a, a_port, b, b_port), (b, b_port, a, a_port)):
-            load = measured.get((src, src_port))
-            yield schema.LinkOut(
-                name=cable_name(view, src, src_port, dst, dst_port),
-                src=src,
-                dst=dst,
-                src_port=src_port,
-                dst_port=dst_port,
-                capacity_bps=capacity,
-                rate_bps=load.rate_bps if load else None,
-                load=load.load if load else None,
-                marks=load.marks if load else None,
-                queue_packets=load.queue_packets if load else None,
-                up=load.up if load else True,
-                drained=(src, src_port) in drained,
-            )
+def links(view: View, ends: Iterable[End] | None = None) -> Iterator[schema.LinkOut]:
+    """Directions of cables by their sending ends; None: both of every cable, those of hosts, then those
+    between switches.
+    """
+    topology = view.topology
+    if ends is None:
+        ends = sending_ends(topology)
+    drained = {end for cable in view.drained_links for end in topology.cables.get(cable, ())}
+    found: Callable[[End], LinkLoad | None]
+    if isinstance(view.links, ColumnarLinks):
+        found = view.links.at
+    else:
+        found = {(load.src, load.src_port): load for load in view.links}.get
+    for src, src_port in ends:
+        dst, dst_port, capacity = peer_of(topology, (src, src_port))
+        load = found((src, src_port))
+        yield schema.LinkOut(
+            name=cable_name(topology, src, src_port, dst, dst_port),
+            src=src,
+            dst=dst,
+            src_port=src_port,
+            dst_port=dst_port,
+            capacity_bps=capacity,
+            rate_bps=load.rate_bps if load else None,
+            load=load.load if load else None,
+            marks=load.marks if load else None,
+            queue_packets=load.queue_packets if load else None,
+            up=load.up if load else True,
+            drained=(src, src_port) in drained,
+        )
 
 
-def cable_name(view: View, src: str, src_port: int, dst: str, dst_port: int) -> str:
+def sending_ends(topology: Topology) -> Iterator[End]:
+    """The sending end of each direction, (node, port): those of the cables of hosts, then those between
+    switches. A host's NIC has port 0."""
+    for h in topology.hosts:
+        yield h.name, 0
+        yield h.leaf, h.leaf_port
+    for c in topology.links:
+        yield c.a, c.a_port
+        yield c.b, c.b_port
+
+
+def peer_of(topology: Topology, end: End) -> tuple[str, int, int]:
+    """The other end of a cable, and the cable's bit/s."""
+    host = topology.host.get(end[0])
+    if host is not None:
+        return host.leaf, host.leaf_port, host.rate_bps
+    peer = topology.ports[end[0]][end[1]]
+    return peer.node, peer.port, peer.rate_bps
+
+
+def cable_name(topology: Topology, src: str, src_port: int, dst: str, dst_port: int) -> str:
     """The name of the cable between two ends, as requests name it."""
-    cable = view.topology.cable_at
+    cable = topology.cable_at
     return "-".join(cable[src, src_port] if src_port else cable[dst, dst_port])

@@ -3,21 +3,52 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from controller.interleave.timing import SENDER_CHOICES
 
 SwitchState = Literal["connecting", "waiting", "ready", "down"]
 StrayReason = Literal["probe", "cnp", "answer", "rate", "control", "unplanned", "cpu"]
 Time = Annotated[int, Field(description="Fabric time of the figures, in ns.")]
+Next = Annotated[str | None, Field(description="Cursor of the next page; null: this is the last.")]
+# Floats up to here have no neighbour that is the same integer.
+_MOST_WHOLE = 1 << 53
 
 
 class Out(BaseModel):
     """A frozen JSON object. Docstrings and field descriptions appear in the OpenAPI document."""
 
     model_config = ConfigDict(frozen=True)
+
+
+class In(Out):
+    """A frozen JSON object of a request. A key that it does not know is refused: it may be a wrong name. No
+    value is turned into another type: true is no number, and "8" neither. But 8.0 is a whole number, as in
+    JSON Schema."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, value: Any) -> Any:
+        unknown = sorted(map(str, value.keys() - cls.model_fields)) if isinstance(value, dict) else []
+        if unknown:
+            words = "unknown key {unknown}; legal: {legal}"
+            told = {"unknown": f"{unknown[0]!r:.100}", "legal": ", ".join(cls.model_fields)}
+            raise PydanticCustomError("unknown_key", words, told)
+        if isinstance(value, dict):
+            return {key: _whole(given) for key, given in value.items()}
+        return value
+
+
+def _whole(value: Any) -> Any:
+    """A float without a fraction as an integer; a field that holds floats takes integers too."""
+    return (
+        int(value) if isinstance(value, float) and abs(value) <= _MOST_WHOLE and value.is_integer() else value
+    )
 
 
 class PhaseOut(Out):
@@ -70,6 +101,9 @@ class JobOut(Out):
     hosts: tuple[str, ...]
     iterations: int = Field(description="Iterations finished so far.")
     recent_ms: tuple[float, ...] = Field(description="The last iteration times, oldest first, at most 120.")
+    last_end_ns: int | None = Field(
+        description="Fabric time at which a worker last ended an iteration; null before the first."
+    )
     mean_ms: float | None = Field(description="Mean iteration time; null before the first iteration.")
     p99_ms: float | None = Field(description="99th percentile of the iteration time.")
     level: int | None = Field(description="Priority level, 0 the highest; null while unplanned.")
@@ -142,10 +176,11 @@ class JobDetailOut(JobOut):
 
 
 class JobsOut(Out):
-    """All live jobs."""
+    """A page of the live jobs, sorted by name."""
 
     time_ns: Time
     jobs: tuple[JobOut, ...]
+    next: Next
 
 
 class PolicyOut(Out):
@@ -217,7 +252,8 @@ class SpreadOut(Out):
 
 
 class PlanOut(Out):
-    """All decisions of the controller at one moment."""
+    """The decisions of the controller at one moment: a page of its jobs, then flows, shared links and spread
+    classes, each sorted."""
 
     version: int
     policy: PolicyOut
@@ -226,6 +262,7 @@ class PlanOut(Out):
     flows: tuple[FlowOut, ...]
     links: tuple[SharedLinkOut, ...]
     spread: tuple[SpreadOut, ...] = Field(description="By DSCP; empty: switches hash all packets.")
+    next: Next
 
 
 class HostOut(Out):
@@ -294,7 +331,8 @@ class LinkOut(Out):
 
 
 class FabricOut(Out):
-    """The fabric: nodes, cables, their load, and how many planned paths are verified."""
+    """A page of the fabric: its switches, then its hosts, then both directions of its cables, each sorted by
+    name; and how many planned paths are verified."""
 
     time_ns: Time
     name: str
@@ -303,6 +341,7 @@ class FabricOut(Out):
     links: tuple[LinkOut, ...]
     verified_paths: int = Field(description="Planned paths that an INT probe has confirmed.")
     unverified_paths: int = Field(description="Planned paths that no INT probe has confirmed.")
+    next: Next
 
 
 class QueueOut(Out):
@@ -318,33 +357,8 @@ class QueueOut(Out):
 
 
 class CountersOut(Out):
-    """Queue counters of all switches, or of those that were asked for."""
+    """A page of the queues of all switches, or of those that were asked for, by switch, port and number."""
 
     time_ns: Time
     counters: tuple[QueueOut, ...]
-
-
-class FallbackFlowOut(Out):
-    """A pinned flow that its agent has moved back to ECMP, because its latency or loss went bad."""
-
-    flow: str
-    host: str
-    source_port: int = Field(description="Its pinned source port, which the agent tries again later.")
-    since_ns: Time
-    why: str
-
-
-class ViewOut(Out):
-    """Jobs, plan and fabric at one moment of fabric time, without queue counters.
-
-    A `view` event carries the same data.
-    """
-
-    time_ns: Time
-    scenario: str
-    fabric: FabricOut
-    jobs: tuple[JobOut, ...]
-    plan: PlanOut | None
-    fallback_flows: tuple[FallbackFlowOut, ...] = Field(
-        description="Flows back on ECMP by their agents' decision."
-    )
+    next: Next

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from controller.model.view import ColumnarLinks, JobView, LinkLoad, View
 from topo.graph import Topology
 
-UNKNOWN = -1
 End = tuple[str, int]
+UNKNOWN = -1
 """Stands for an unknown figure in the columns of links."""
 LINK_COLUMNS = ("load", "marks", "queue_packets")
 Row = Mapping[str, Any]
@@ -129,7 +129,7 @@ class StreamFabric:
         return {
             "status": dict(_status(view)),
             "alarms": {
-                f"{a.kind}/{a.subject}": {
+                a.name: {
                     "kind": a.kind,
                     "subject": a.subject,
                     "since_ns": a.since_ns,

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from controller.northbound import schema
 from controller.northbound.fabric_routes import Name
-from controller.northbound.paging import USUAL, Cursor, Most, page
+from controller.northbound.paging import USUAL, Most, Start, page
 from controller.northbound.problems import leading, problems
 
 _ERRORS = problems(
@@ -93,17 +93,17 @@ def table_routes(operations: TableOperations | None) -> APIRouter:
     async def get_entries(
         name: Name,
         table: Table,
+        start: Start,
         state: Annotated[
             TableState,
             Query(description="desired; actual: read from the switch now; difference: what differs."),
         ] = "desired",
-        cursor: Cursor = None,
         most: Most = USUAL,
     ) -> EntriesOut:
         read_ns, found = await leading(operations).entries(name, table, state)
         # The order is fixed as long as the entries stay.
         rows = {f"{number:08}": entry for number, entry in enumerate(found)}
-        names, after = page(rows, cursor, most)
+        names, after = page(list(rows), start, most)
         entries = tuple(rows[key] for key in names)
         return EntriesOut(switch=name, table=table, state=state, read_ns=read_ns, entries=entries, next=after)
 

@@ -21,11 +21,11 @@ _ERRORS = problems(
 )
 
 
-class WhatIfIn(schema.Out):
+class WhatIfIn(schema.In):
     """Which policies to try."""
 
     policies: Annotated[
-        tuple[Annotated[str, Field(max_length=200)], ...] | None,
+        list[Annotated[str, Field(max_length=200)]] | None,
         Field(
             min_length=1,
             max_length=MOST_POLICIES,
@@ -48,7 +48,9 @@ class WorstOut(schema.Out):
     """The job that loses most against being alone."""
 
     job: str
-    ratio: float = Field(description="Mean iteration over the one alone.")
+    ratio: float | None = Field(
+        description="Mean iteration over the one alone; null: no iteration ended in the simulated time."
+    )
 
 
 class PolicyOutcomeOut(schema.Out):
@@ -56,6 +58,7 @@ class PolicyOutcomeOut(schema.Out):
 
     policy: str
     fault: str | None = Field(description="Why it was not simulated; null: it was.")
+    note: str | None = Field(description="Which jobs have no figures, and why; null: all have some.")
     gpu_utilisation: float | None = Field(description="Part of their time in which GPUs compute, 0 to 1.")
     mean_iteration_ms: float | None = Field(description="Mean of the jobs' mean iterations.")
     jobs: tuple[SimulatedJobOut, ...]

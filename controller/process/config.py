@@ -81,20 +81,29 @@ class SwitchFile(Section, frozen=True, kw_only=True):
             )
 
 
-class EcnFile(Section, frozen=True, kw_only=True):
+class EcnRampFile(Section, frozen=True, kw_only=True):
     """How the job queues of the switches mark packets: none below kmin, a part pmax at kmax, all above."""
 
     kmin: Annotated[int, Meta(ge=0, description="queue length in packets; below kmax")]
     kmax: Annotated[int, Meta(ge=1, description="queue length in packets")]
     pmax: Annotated[float, finite(0, 1, what="part of the packets that is marked at kmax")]
-    frame_bytes: Annotated[int, Meta(ge=1, description="of a full packet on the wire")] = FRAME_BYTES
 
-    def profile(self) -> EcnProfile:
+    def profile(self, frame_bytes: int, tcp: EcnProfile | None = None) -> EcnProfile:
         """The profile for the switches. Raises InvalidValueError for one that makes no ramp."""
         try:
-            return EcnProfile(self.kmin, self.kmax, self.pmax, self.frame_bytes)
+            return EcnProfile(self.kmin, self.kmax, self.pmax, frame_bytes, tcp)
         except ValueError as error:
             raise InvalidValueError((), str(error)) from None
+
+
+class EcnFile(EcnRampFile, frozen=True, kw_only=True):
+    """How the job queues of the switches mark packets."""
+
+    frame_bytes: Annotated[int, Meta(ge=1, description="of a full packet on the wire")] = FRAME_BYTES
+    tcp: Annotated[
+        EcnRampFile | None,
+        Meta(description="the ramp of ECN-capable TCP, on v1model; without it, that of all other packets"),
+    ] = None
 
 
 class FabricFile(Section, frozen=True, kw_only=True):
@@ -242,8 +251,12 @@ def load_fabric(path: Path) -> FabricDescription:
 
 
 def _ecn(document: Document, given: EcnFile) -> EcnProfile:
+    tcp = None
+    if given.tcp is not None:
+        with document.checks(("ecn", "tcp")):
+            tcp = given.tcp.profile(given.frame_bytes)
     with document.checks(("ecn",)):
-        return given.profile()
+        return given.profile(given.frame_bytes, tcp)
 
 
 def _tls(given: TlsFile, folder: Path) -> GRPCCredentialsTLS:

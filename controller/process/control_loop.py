@@ -12,19 +12,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from controller.agents.channels import ChannelCounts
 from controller.agents.server import AgentServer
 from controller.live.core import Core
 from controller.live.messages import (
+    FlowAsked,
     Input,
-    PacketSeen,
-    PortsSeen,
     SendFrame,
-    SwitchLost,
-    SwitchReady,
 )
 from controller.live.notices import Notice
 from controller.model.plan import Plan
@@ -37,9 +34,9 @@ from controller.process.loop_options import LoopOptions
 from controller.process.planning import Planning
 from controller.process.precompute import Precomputation
 from controller.process.progress import Progress
+from controller.process.switch_inputs import SwitchInputs
 from controller.process.view_publisher import ViewPublisher
 from controller.process.workers import WorkerProcesses
-from controller.southbound.codec import PacketIn
 from controller.southbound.fleet import PreparedWrites, RunnerError, SwitchFleet, log_refused
 from controller.southbound.table_writes import DesiredState
 from controller.wire import agent_pb2 as wire
@@ -84,8 +81,7 @@ class ControlLoop:
         self._agents: AgentServer | None = None
         self._inbox = InputQueue()
         self._wake = asyncio.Event()
-        self._all_ready = asyncio.Event()
-        self._ready: set[str] = set()
+        self.switches = SwitchInputs(self.put, self.channels)
         self._frames_sent: dict[str, int] = {}
         self._announced: dict[str, int] = {}
         self._applying: asyncio.Task[None] | None = None
@@ -94,7 +90,7 @@ class ControlLoop:
         self._read_backs = PeriodicTimer(options.read_back_ns)
         self._publisher = ViewPublisher(core, clock, publish, options, state)
         self.recorder, self.reasons = self._publisher.recorder, self._publisher.reasons
-        self.board = self._publisher.board
+        self.board, self.outdate_views = self._publisher.board, self._publisher.outdate
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.progress = Progress()
         self.cable_orders = CableOrders()
@@ -102,6 +98,7 @@ class ControlLoop:
     def connect(self, fleet: SwitchFleet, agents: AgentServer) -> None:
         """Set the switches and the agents that the loop works with."""
         self._fleet, self._agents = fleet, agents
+        self.switches.expect(fleet.clients)
         if self._state is not None:
             self._state.connect(agents.send)
         self._publisher.connect(fleet)
@@ -110,44 +107,34 @@ class ControlLoop:
         """Stop the computations and the reads in the background, and store what was measured last."""
         if self._state is not None and (measured := self.recorder.history.under_way()) is not None:
             self._state.save(self._core.plan, measured=(measured,))
-        self._precomputation.cancel()
+        self._precomputation.close()
         for task in self._reading.values():
             task.cancel()
 
     # Inputs.
 
     def put(self, node: str, channel: str, item: Input) -> None:
-        """Add an input for the next step. The inputs of a node keep their order on each channel."""
+        """Add an input for the next step. The inputs of a node keep their order on each channel.
+
+        On the host's clock a question for a flow is answered now, unless an earlier input of its channel
+        waits: it would wait for a step with the messages of all workers of an arriving job.
+        """
+        at_once = isinstance(self._clock, HostClock) and not self._failure.done()
+        if at_once and isinstance(item, FlowAsked) and not self._inbox.holds(node, channel):
+            self._answer(item)
+            return
         self._inbox.put(node, channel, item)
         self._wake.set()
 
-    def switch_ready(self, name: str, ports: Mapping[int, bool] | None) -> None:
-        """A switch is in service."""
-        self.put(name, f"session:{name}", SwitchReady(name, ports))
-        self.channels.arrived(f"session:{name}")
-        self.channels.opened(f"packet_in:{name}")
-        self.channels.opened(f"gnmi:{name}")
-        self._ready.add(name)
-        if self._fleet is not None and self._ready >= self._fleet.clients.keys():
-            self._all_ready.set()
-
-    def switch_lost(self, name: str, why: str) -> None:
-        """The session with a switch is lost."""
-        self.put(name, f"session:{name}", SwitchLost(name, why))
-        self.channels.arrived(f"session:{name}")
-        self.channels.lost(f"packet_in:{name}")
-        self.channels.lost(f"gnmi:{name}")
-
-    def packet_in(self, name: str, packet: PacketIn) -> None:
-        """A switch has sent a packet to the controller."""
-        seen = PacketSeen(name, packet.ingress_port, packet.reason, packet.egress_port, packet.payload)
-        self.put(name, f"packet_in:{name}", seen)
-        self.channels.arrived(f"packet_in:{name}")
-
-    def port_states(self, name: str, states: Mapping[int, bool]) -> None:
-        """A switch has reported port states by gNMI; `states` maps a port to whether it is up."""
-        self.put(name, f"gnmi:{name}", PortsSeen(name, states))
-        self.channels.arrived(f"gnmi:{name}")
+    def _answer(self, item: FlowAsked) -> None:
+        self._core.now_ns = self._clock.now_ns
+        try:
+            for effect in self._core.answered(item):
+                if self._agents is not None and not isinstance(effect, SendFrame):
+                    self._agents.send(effect)
+        except Exception as error:  # as in a step, it ends the control loop
+            self._failure.set_exception(error)
+            self._wake.set()
 
     # The embedded fabric's clock.
 
@@ -156,7 +143,7 @@ class ControlLoop:
         return await self._watched(self._tick(tick))
 
     async def _tick(self, tick: wire.Tick) -> wire.Settled:
-        if not self._all_ready.is_set():
+        if not self.switches.all_ready.is_set():
             await self._wait_for_switches()
         late = await self.channels.wait(dict(tick.sent), SILENCE_S)
         if late:
@@ -267,7 +254,7 @@ class ControlLoop:
         try:
             # Agents may connect before the switches are in service. They receive no path that switches do
             # not have yet.
-            if not self._all_ready.is_set():
+            if not self.switches.all_ready.is_set():
                 await self._wait_for_switches()
             while self._wants_work:
                 if core.resumes:
@@ -406,14 +393,13 @@ class ControlLoop:
         limit_s = SILENCE_S if embedded else READY_TIMEOUT_S
         try:
             async with asyncio.timeout(limit_s):
-                await self._all_ready.wait()
+                await self.switches.all_ready.wait()
         except TimeoutError:
-            missing = sorted(set(self._fleet.clients) - self._ready) if self._fleet is not None else []
-            late = f"not in service after {limit_s:g} s: {', '.join(missing)}"
+            late = f"not in service after {limit_s:g} s: {', '.join(self.switches.missing)}"
             if embedded:
                 raise ConnectionError(late) from None
             log.error("%s; the controller goes on without these switches", late)
-            self._all_ready.set()
+            self.switches.all_ready.set()
 
     def _next_timer_ns(self) -> int | None:
         times = (self._core.next_timer_ns, self._publisher.next_timer_ns, self._read_backs.next_ns)

@@ -19,7 +19,7 @@ from controller.live.stored_history import StoredHistory
 from controller.model.plan import Plan
 from controller.process.state_writer import StateWriter
 from controller.store.interface import Kind, LoadedState, StateStore, StoredPlan
-from controller.store.records import plan_of
+from controller.store.stored_plans import plan_of
 
 
 class DurableState:

@@ -21,6 +21,7 @@ class InputQueue:
 
     def __init__(self) -> None:
         self._arrivals: list[_Arrival] = []
+        self._holding: set[tuple[str, str]] = set()
         self._order = 0
 
     def __bool__(self) -> bool:
@@ -29,9 +30,15 @@ class InputQueue:
     def put(self, node: str, channel: str, item: Input) -> None:
         """Add an input."""
         self._order += 1
+        self._holding.add((node, channel))
         self._arrivals.append(_Arrival(node, channel, self._order, item))
+
+    def holds(self, node: str, channel: str) -> bool:
+        """Whether an input of that channel of a node waits."""
+        return (node, channel) in self._holding
 
     def take(self) -> tuple[Input, ...]:
         """All inputs, sorted by node, channel and order. Each is returned once."""
         arrivals, self._arrivals = self._arrivals, []
+        self._holding.clear()
         return tuple(a.item for a in sorted(arrivals, key=lambda a: (a.node, a.channel, a.order)))

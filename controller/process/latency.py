@@ -32,8 +32,9 @@ NICENESS = 10
 NICENESS_OF_WRITES = 5
 """The nice value of the process that computes table writes: a failed link waits for them. Chosen: between the
 control loop and plans."""
-_SWITCH_INTERVAL_S = 0.0005
-"""How long one Python thread may hold the interpreter. Chosen: a tenth of Python's default."""
+_SWITCH_INTERVAL_S = 0.0001
+"""How long one Python thread may hold the interpreter. Chosen: a fiftieth of Python's default. An answer to
+an agent takes the interpreter several times, in the loop's thread and in gRPC's."""
 PAUSE_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 1.0)
 """Seconds. Chosen: around the few milliseconds that an answer may take."""
 _LOOK_S = 0.02
@@ -99,8 +100,8 @@ def _freeze(phase: str, info: dict[str, int]) -> None:
 def switch_threads_often() -> None:
     """Let Python switch between the threads of this process often.
 
-    A thread beside the control loop serialises what goes to the worker processes. With Python's own switch
-    interval of 5 ms it would delay the loop for that long.
+    Threads beside the control loop serve the API, and serialise what goes to the worker processes. With
+    Python's own switch interval of 5 ms they would delay the loop for that long.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
 

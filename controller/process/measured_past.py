@@ -39,7 +39,7 @@ from controller.northbound.history_routes import (
     PastSpan,
     SeriesOut,
 )
-from controller.northbound.paging import cursor_after, page, parsed_number
+from controller.northbound.paging import PageStart, page
 from controller.northbound.problems import OperationError
 from controller.northbound.stream_state import sending_ends
 
@@ -64,7 +64,7 @@ class RunningHistory:
         subjects: Sequence[str] | None,
         span: PastSpan,
         points: int,
-        cursor: str | None,
+        start: PageStart,
         most: int,
     ) -> MeasuredPastOut:
         """A page of subjects; `subjects` None: all. Raises OperationError."""
@@ -80,7 +80,7 @@ class RunningHistory:
         for subject in subjects or ():
             if subject not in known:
                 raise OperationError(404, f"no {kind} of {subject!r}; legal: {_some(known)}")
-        names, after = page(sorted(known if subjects is None else set(subjects)), cursor, most)
+        names, after = page(sorted(known if subjects is None else set(subjects)), start, most)
         directions = [recorder.directions[name] for name in names] if kind != "iterations" else []
         return await asyncio.to_thread(_shown, kind, names, directions, step_ns, buckets, points, after)
 
@@ -115,10 +115,8 @@ class RunningHistory:
             alarms=None
             if state is None
             else tuple(
-                PastAlarmOut(
-                    name=f"{a.kind}/{a.subject}" if a.subject else a.kind, since_ns=a.since_ns, text=a.text
-                )
-                for a in state.alarms
+                PastAlarmOut(name=alarm.name, since_ns=alarm.since_ns, text=alarm.text)
+                for alarm in state.alarms
             ),
         )
 
@@ -127,11 +125,11 @@ class RunningHistory:
         kinds: Sequence[EventKind] | None,
         subject: str | None,
         span: PastSpan,
-        cursor: str | None,
+        start: PageStart,
         most: int,
     ) -> EventsOut:
         """A page of the log. Raises OperationError."""
-        before = None if cursor is None else parsed_number(cursor)
+        before = start.number()
 
         def wanted(entry: LogEntry) -> bool:
             return (
@@ -149,7 +147,7 @@ class RunningHistory:
             )
             for e in found[:most]
         )
-        after = cursor_after(str(found[most - 1].number)) if len(found) > most else None
+        after = start.cursor_after(str(found[most - 1].number)) if len(found) > most else None
         return EventsOut(time_ns=self._core.now_ns, events=events, next=after)
 
     async def blame(self, job: str) -> BlameOut:

@@ -9,15 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from controller.live.core import Core
 from controller.live.job_registry import JoinError
 from controller.model.job import Job
 from controller.northbound.problems import OperationError
 from controller.planner import PlanInput
 from controller.planner.placement import RankedPlacement, judge, ranked
-from controller.process.plan_operations import registry_of
+from controller.process.plan_operations import jobs_from, registry_of
 from controller.process.worker_process import WorkerProcess
 from controller.southbound.fleet import RunnerError
 
@@ -45,13 +43,13 @@ class RunningPlacements:
         """
         inputs = self._core.input_now()
         try:
-            jobs = msgspec.convert(candidates, tuple[Job, ...])
+            jobs = jobs_from(candidates, "candidates")
             if len({job.name for job in jobs}) > 1:
                 names = sorted({job.name for job in jobs})
                 raise OperationError(409, f"the candidates name the jobs {', '.join(names)}; legal: one job")
             for job in jobs:
                 registry_of(self._core.topology, (job,))
-        except (JoinError, msgspec.ValidationError) as error:
+        except JoinError as error:
             raise OperationError(409, str(error)) from None
         inputs = replace(inputs, jobs=tuple(j for j in inputs.jobs if j.name != jobs[0].name))
         async with self._turn:

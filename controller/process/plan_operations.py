@@ -28,7 +28,7 @@ from controller.process.worker_process import WorkerProcess
 from controller.southbound.fleet import RunnerError
 from controller.southbound.table_writes import DesiredState, entry_changes
 from controller.store.interface import StateStore, StoreError
-from controller.store.records import plan_of
+from controller.store.stored_plans import plan_of
 from topo.graph import Topology
 
 # Chosen, host time: how long the caller of a rollback waits for the plan to come into force.
@@ -54,10 +54,10 @@ class RunningPlans:
         self._store = store
         self._reasons = reasons
 
-    async def history(self, most: int) -> tuple[PastPlanOut, ...]:
-        """The last plans, the newest first. Raises OperationError."""
+    async def history(self, most: int, before: int | None) -> tuple[PastPlanOut, ...]:
+        """The last plans, below a version if one is given, the newest first. Raises OperationError."""
         try:
-            found = await asyncio.to_thread(self._stored().plans, most)
+            found = await asyncio.to_thread(self._stored().plans, most, before)
         except StoreError as error:
             raise OperationError(503, str(error)) from None
         now = self._core.plan
@@ -131,9 +131,9 @@ class RunningPlans:
             elif options:
                 raise OperationError(409, "options without a policy; legal: with a policy")
             if jobs is not None:
-                registry = registry_of(core.topology, msgspec.convert(jobs, tuple[Job, ...]))
+                registry = registry_of(core.topology, jobs_from(jobs, "jobs"))
                 inputs = replace(inputs, jobs=registry.jobs, queue_pairs={}, mistrusted=frozenset())
-        except (JoinError, msgspec.ValidationError) as error:
+        except JoinError as error:
             raise OperationError(409, str(error)) from None
         try:
             made = await self._worker.run(plan, inputs)
@@ -187,3 +187,33 @@ def _words(effect: Effect) -> str:
             slot = f"shift {effect.shift_ns / 1e6:g} ms of {period}" if effect.period_ns else "no slots"
             return f"host {effect.host}: job {effect.job}: {slot}, sender {effect.sender}"
     return str(effect)
+
+
+def jobs_from(values: list[dict[str, Any]], where: str) -> tuple[Job, ...]:
+    """Jobs of a request's body. Raises JoinError, which names the place, for what is no job and for unknown
+    keys.
+    """
+    try:
+        jobs = msgspec.convert(values, tuple[Job, ...])
+    except msgspec.ValidationError as error:
+        raise JoinError(f"{where}: {error}") from None
+    if fault := _unknown_key(values, msgspec.to_builtins(jobs), where):
+        raise JoinError(fault)
+    return jobs
+
+
+def _unknown_key(given: Any, known: Any, where: str) -> str:
+    """The first key of `given` that its converted value `known` does not have, with its place and the legal
+    keys; empty: there is none.
+    """
+    if isinstance(given, dict) and isinstance(known, dict):
+        for key, value in given.items():
+            if key not in known:
+                return f"{where}: unknown key {key!r:.100}; legal: {', '.join(known)}"
+            if fault := _unknown_key(value, known[key], f"{where}.{key}"):
+                return fault
+    elif isinstance(given, list) and isinstance(known, list | tuple):
+        for number, (one, other) in enumerate(zip(given, known, strict=True)):
+            if fault := _unknown_key(one, other, f"{where}[{number}]"):
+                return fault
+    return ""

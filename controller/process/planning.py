@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from controller.live.core import Core
@@ -22,6 +23,10 @@ GROWTH = 2.0
 # takes seconds for a few dozen jobs; otherwise the search waits for a pause.
 SEARCH_EVERY_NS = 300_000_000_000
 
+# Chosen, host time: how long no job has to come before a search begins. Jobs that come in a row would end
+# each search before its first result, and searches take the processor from those who answer agents.
+SETTLE_S = 0.3
+
 
 @dataclass(slots=True)
 class Rollback:
@@ -36,11 +41,12 @@ class Rollback:
 class Planning:
     """Makes plans. A plan may take PLAN_CPU_S, or GROWTH times the processor time of the last one.
 
-    With `first_plans`, a first plan follows the arrival of a job at once, and the final plan follows it. A
-    job that arrives while the final plan is made does not wait for it: the search ends with the best that it
-    has, and the first plan with the new job starts from that. Where it has nothing yet, the final plan begins
-    anew; once in SEARCH_EVERY_NS the job waits for the first result. Each change of the jobs so leads to at
-    most two plans. Where fabric time stands still during a plan, first plans would gain nothing.
+    With `first_plans`, a first plan follows the arrival of a job at once, and the final plan follows it once
+    no other job has come for SETTLE_S. A job that arrives while the final plan is made does not wait for it:
+    the search ends with the best that it has, and the first plan with the new job starts from that. Where it
+    has nothing yet, the final plan begins anew; once in SEARCH_EVERY_NS the job waits for the first result.
+    Each change of the jobs so leads to at most two plans. Where fabric time stands still during a plan, first
+    plans would gain nothing.
     """
 
     def __init__(self, worker: WorkerProcess, *, first_plans: bool = False) -> None:
@@ -48,6 +54,7 @@ class Planning:
         self._first_plans = first_plans
         self._inputs: PlanInput | None = None
         self._searching_since_ns: int | None = None
+        self._come: asyncio.Event | None = None
         self.unfinished = False
         """Whether the last plan was a first plan, so that the final one is wanted."""
         self._last_s = 0.0
@@ -70,9 +77,14 @@ class Planning:
         come = any(job.name not in planned for job in core.unplannable.plannable(core.registry.jobs))
         since_ns = core.now_ns if self._searching_since_ns is None else self._searching_since_ns
         patient = core.now_ns - since_ns > SEARCH_EVERY_NS
-        if come and self._worker.abandon(making, patient=patient):
-            self._searching_since_ns = since_ns
-            self._inputs = None
+        if not come:
+            return
+        if self._come is not None:
+            self._come.set()
+        elif not self._worker.abandon(making, patient=patient):
+            return
+        self._searching_since_ns = since_ns
+        self._inputs = None
 
     async def plan(self, core: Core, answer: Callable[[], Awaitable[None]]) -> Plan | None:
         """The plan for the core's present state. `answer` is awaited when a link or switch fails or recovers
@@ -124,6 +136,7 @@ class Planning:
         searches = self._first_plans and inputs.policy.joint_search
         if searches:
             self._inputs = inputs
+            await self._settle(core, inputs)
         made, self._last_s = await self._worker.run_timed(limit_s, plan, inputs, stop=stop_requested)
         self._searching_since_ns = None
         if searches and self._inputs is None and core.wants_plan and self.rollback is None:
@@ -133,10 +146,32 @@ class Planning:
             return await self._plan(core, newer)
         return made, inputs
 
+    async def _settle(self, core: Core, inputs: PlanInput) -> None:
+        """Wait until no job has come for SETTLE_S, unless one waits for this plan, or a search has waited for
+        SEARCH_EVERY_NS. Raises CallAbandonedError if one comes."""
+        since_ns = self._searching_since_ns
+        overdue = since_ns is not None and core.now_ns - since_ns > SEARCH_EVERY_NS
+        if overdue or new_jobs(inputs):
+            return
+        self._come = asyncio.Event()
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SETTLE_S):
+                    await self._come.wait()
+            if self._come.is_set():
+                raise CallAbandonedError
+        finally:
+            self._come = None
+
+
+def new_jobs(inputs: PlanInput) -> bool:
+    """Whether a job has no plan yet."""
+    planned = inputs.previous.jobs if inputs.previous is not None else {}
+    return any(job.name not in planned for job in inputs.jobs)
+
 
 def gains_by_first_plan(inputs: PlanInput) -> bool:
     """Whether a first plan is worth its publication: a job is new, and the final plan may need a search, as
     one job alone does not."""
-    planned = inputs.previous.jobs if inputs.previous is not None else {}
     some = len(inputs.jobs) > 1 and inputs.policy.joint_search
-    return some and any(job.name not in planned for job in inputs.jobs)
+    return some and new_jobs(inputs)

@@ -30,6 +30,8 @@ class RunningPolicy:
         self._agents = agents
         # What is asked for. The core has it after its next step.
         self._wanted, self._chosen = core.settings.policy, core.chosen_policy
+        # Pages ask for them every few seconds, and a reference lists all options.
+        self._reference, self._start = self._wanted.reference, core.start_policy.reference
 
     def setting(self) -> PolicySetting:
         """The policy that plans are made by from now on."""
@@ -37,10 +39,10 @@ class RunningPolicy:
         planned = core.plan.policy if core.plan is not None else None
         there = core.settings.policy == wanted
         return PolicySetting(
-            wanted.reference,
-            core.start_policy.reference,
+            self._reference,
+            self._start,
             self._chosen is not None,
-            there and (not core.registry.jobs or planned == wanted.reference),
+            there and (not core.registry.jobs or planned == self._reference),
         )
 
     async def installed(self) -> Sequence[InstalledPolicy]:
@@ -60,7 +62,7 @@ class RunningPolicy:
     def _use(self, policy: Policy, chosen: ChosenPolicy | None) -> None:
         if (policy, chosen) == (self._wanted, self._chosen):
             return
-        self._wanted, self._chosen = policy, chosen
+        self._wanted, self._chosen, self._reference = policy, chosen, policy.reference
         core, agents = self._core, self._agents
         measured = core.settings.measure.enabled and depends_on_profiles(policy)
         agents.terms = replace(agents.terms, policy=policy.name, profiles=measured)

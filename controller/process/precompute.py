@@ -16,7 +16,8 @@ from controller.kernel import load_compiler
 from controller.live.core import Core
 from controller.live.failover import FailoverAnswer, PreparedFailovers, answers, prepare, writes
 from controller.model.plan import Plan
-from controller.planner import PlanInput, plan
+from controller.planner import PlanInput, first_plan, plan
+from controller.process.planning import SETTLE_S
 from controller.process.worker_calls import stop_requested
 from controller.process.worker_process import ATTEMPTS, CALL_CPU_S, WorkerProcess
 from controller.process.workers import WorkerProcesses
@@ -50,8 +51,11 @@ class Precomputation:
         # A failure that has happened waits for no plan.
         self._urgent = workers.tables
         self._with_writes = with_writes
+        self._settle_s = SETTLE_S if with_writes else 0.0
         self._first_writes = True
+        self._workers = workers
         self._kernels_wanted = with_writes
+        self._loading: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._lookahead_plan: tuple[PlanInput, Plan] | None = None
 
@@ -62,13 +66,23 @@ class Precomputation:
         """
         self.cancel()
         failovers, active = core.failovers, core.next_senders
+        planned = failovers.inputs
+        if self._kernels_wanted and planned is not None and planned.jobs:
+            self._kernels_wanted = False
+            self._loading = watched(self._load(planned))
         inputs = core.lookahead_input(active) if active is not None else None
         self._task = watched(self._work(failovers, inputs))
 
     def cancel(self) -> None:
-        """Stop computing."""
+        """Stop computing what the next state may need anew."""
         if self._task is not None:
             self._task.cancel()
+
+    def close(self) -> None:
+        """Stop computing."""
+        self.cancel()
+        if self._loading is not None:
+            self._loading.cancel()
 
     async def answer(self, failovers: PreparedFailovers, event: Event) -> tuple[FailoverAnswer | None, bool]:
         """The answer to a failure, and whether it was ready. The answer is None before the first plan."""
@@ -88,6 +102,15 @@ class Precomputation:
             return self._lookahead_plan[1], True
         return await self._worker.run(plan, inputs), False
 
+    async def _load(self, planned: PlanInput) -> None:
+        """Make ready what plans for several jobs need."""
+        try:
+            await self._workers.compile_kernels()
+            if planned.policy.joint_search:
+                await self._worker.run(load_for_search, planned)
+        except RunnerError as error:
+            log.error("plans do without compiled kernels: %s", error)
+
     async def _work(self, failovers: PreparedFailovers, lookahead: PlanInput | None) -> None:
         try:
             await self._compute(failovers, lookahead)
@@ -99,6 +122,8 @@ class Precomputation:
             self._lookahead_plan = lookahead, await self._worker.run(plan, lookahead)
         if failovers.inputs is None or failovers.plan is None:
             return
+        # While jobs come in a row, each plan makes what was prepared for the one before useless.
+        await asyncio.sleep(self._settle_s)
         while failovers.missing:
             chosen = tuple(failovers.missing[:STEP])
             found, _ = await _searched(self._worker, failovers, answers, chosen)
@@ -115,17 +140,15 @@ class Precomputation:
             self._first_writes = False
             if not failovers.put_writes(event, written):
                 break
-        if self._kernels_wanted and failovers.inputs.jobs and failovers.inputs.policy.joint_search:
-            self._kernels_wanted = False
-            await self._worker.run(load_for_search)
 
 
-def load_for_search() -> None:
-    """Runs in the worker, when it is idle after the first plan: what a search loads at its first use, for
-    which the job that needs it would wait."""
-    # A call that asks is not ended halfway: half an import would stay behind.
+def load_for_search(inputs: PlanInput) -> None:
+    """Runs in the worker, after the first plan: what plans for several jobs load at their first use, for
+    which the jobs would wait."""
+    # A call that asks is not ended halfway: the next job would wait as long for the rest.
     stop_requested()
     load_compiler()
+    first_plan(inputs)
 
 
 async def _searched(

@@ -38,9 +38,16 @@ class RunningJobs:
     `command` gives the core an input.
     """
 
-    def __init__(self, core: Core, command: Callable[[JobRequested | JobEnded], None]) -> None:
+    def __init__(
+        self,
+        core: Core,
+        command: Callable[[JobRequested | JobEnded], None],
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`changed` is called when a request has changed the jobs, before it is answered."""
         self._core = core
         self._command = command
+        self._changed = changed
         # One change after the other: each is checked against what the one before has made.
         self._turn = asyncio.Lock()
 
@@ -104,6 +111,7 @@ class RunningJobs:
             raise OperationError(
                 503, f"the control loop has not taken it up within {TAKEN_UP_S:g} s"
             ) from None
+        self._changed()
 
 
 def job_of(asked: Mapping[str, Any], topology: Topology, before: Job | None = None) -> Job:

@@ -250,7 +250,7 @@ class _Service:
             fabric.targets,
             artefacts,
             workers.tables,
-            control_loop,
+            control_loop.switches,
             # In the embedded fabric a slow computer must change no result: there only a broken connection
             # counts.
             heartbeat=None if embedded else Heartbeat(),
@@ -301,7 +301,7 @@ class _Service:
                 RunningPlacements(core, workers.another),
                 RunningDrains(core, command, workers.tables),
                 RunningPolicy(core, command, agents),
-                RunningJobs(core, command),
+                RunningJobs(core, command, control_loop.outdate_views),
                 RunningCircles(core, workers.plans),
                 RunningTables(core, fleet, workers.tables),
                 RunningHistory(core, control_loop.recorder, control_loop.reasons),

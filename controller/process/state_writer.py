@@ -23,7 +23,8 @@ from controller.store.interface import (
     StoreError,
     StoreRefusedError,
 )
-from controller.store.records import encode, stored_plan
+from controller.store.records import encode
+from controller.store.stored_plans import PlanEncoder
 
 log = logging.getLogger(__name__)
 
@@ -68,11 +69,11 @@ class _Waiting:
             del self.answers[next(iter(self.answers))]
         return dropped
 
-    def batch(self) -> Batch:
+    def batch(self, encoder: PlanEncoder) -> Batch:
         """All of it, encoded."""
         return Batch(
             [Change(*at, None if value is None else encode(value)) for at, value in self.records.items()],
-            [stored_plan(time_ns, plan) for time_ns, plan in self.plans.values()],
+            [encoder.stored(time_ns, plan) for time_ns, plan in self.plans.values()],
             tuple(self.events),
         )
 
@@ -133,10 +134,10 @@ class StateWriter:
         self._thread.join(CLOSE_TIMEOUT_S)
 
     def _run(self) -> None:
-        commits = 0
+        commits, encoder = 0, PlanEncoder()
         while (taken := self._take()) is not None:
             try:
-                batch = taken.batch()
+                batch = taken.batch(encoder)
                 if batch.changes or batch.plans or batch.events:
                     self._store.commit(batch)
                     commits += 1

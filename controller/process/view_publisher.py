@@ -50,6 +50,10 @@ class WatchedBoard(ViewBoard):
         if self._subscribers:
             self.snapshot()
 
+    def outdate(self, make: Callable[[], View]) -> None:
+        """The state has changed: who asks next has `make()`. Subscribers have it with the next view."""
+        self._make = make
+
     def snapshot(self) -> View | None:
         """The view of the present state; None before the first."""
         if self._make is not None:
@@ -179,6 +183,11 @@ class ViewPublisher:
         self._record()
         if self._fleet is not None:
             self.board.offer(partial(self._make, self._fleet))
+
+    def outdate(self) -> None:
+        """A request has changed the state: who has its answer sees the change in the next one."""
+        if self._fleet is not None:
+            self.board.outdate(partial(self._make, self._fleet))
 
     def _record(self) -> None:
         """Record the present state, for those who look back."""

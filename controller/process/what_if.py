@@ -14,6 +14,7 @@ from controller.live.core import Core
 from controller.live.recorder import Recorder
 from controller.model.job import Job
 from controller.northbound.problems import OperationError
+from controller.northbound.render import NAMED
 from controller.northbound.what_if_routes import (
     MOST_POLICIES,
     PolicyOutcomeOut,
@@ -25,6 +26,7 @@ from controller.planner import Policy, PolicyError
 from controller.planner.registry import registered, registered_policy
 from controller.process.worker_process import WorkerProcess
 from controller.southbound.fleet import RunnerError
+from polyrhythm_files import listed
 from topo.graph import Topology
 
 HORIZON_NS = 60_000_000_000
@@ -105,7 +107,7 @@ class RunningWhatIf:
                     limit_s = min(left_s, POLICY_CPU_S)
                     outcome, took_s = await worker.run_timed(limit_s, self._simulate, present, policy)
                     left_s -= took_s
-                    results.append(_result(policy.name, outcome))
+                    results.append(_result(policy.name, outcome, present.horizon_ns))
                 except RunnerError as error:
                     left_s -= POLICY_CPU_S if "took longer" in str(error) else 0
                     results.append(_failed(policy.name, str(error)))
@@ -159,7 +161,7 @@ def _policies(names: Sequence[str] | None, running: Policy) -> list[Policy]:
     return found[:MOST_POLICIES]
 
 
-def _result(policy: str, outcome: SimulatedUnder) -> PolicyOutcomeOut:
+def _result(policy: str, outcome: SimulatedUnder, horizon_ns: int) -> PolicyOutcomeOut:
     jobs = tuple(
         SimulatedJobOut(job=job, mean_ms=mean, p99_ms=p99, alone_ms=alone)
         for job, mean, p99, alone in outcome.jobs
@@ -168,17 +170,35 @@ def _result(policy: str, outcome: SimulatedUnder) -> PolicyOutcomeOut:
     ratios = [
         (job.mean_ms / job.alone_ms, job.job) for job in jobs if job.mean_ms is not None and job.alone_ms
     ]
+    # A job that ends no iteration is worse off than any other.
+    stalled = sorted(job.job for job in jobs if job.mean_ms is None)
+    worst = WorstOut(job=max(ratios)[1], ratio=max(ratios)[0]) if ratios else None
     return PolicyOutcomeOut(
         policy=policy,
         fault=None,
+        note=_stalled(stalled, horizon_ns) if stalled else None,
         gpu_utilisation=outcome.gpu_utilisation,
         mean_iteration_ms=sum(means) / len(means) if means else None,
         jobs=jobs,
-        worst=WorstOut(job=max(ratios)[1], ratio=max(ratios)[0]) if ratios else None,
+        worst=WorstOut(job=stalled[0], ratio=None) if stalled else worst,
     )
 
 
 def _failed(policy: str, fault: str) -> PolicyOutcomeOut:
     return PolicyOutcomeOut(
-        policy=policy, fault=fault, gpu_utilisation=None, mean_iteration_ms=None, jobs=(), worst=None
+        policy=policy,
+        fault=fault,
+        note=None,
+        gpu_utilisation=None,
+        mean_iteration_ms=None,
+        jobs=(),
+        worst=None,
+    )
+
+
+def _stalled(jobs: Sequence[str], horizon_ns: int) -> str:
+    """The sentence about jobs of which no iteration ended."""
+    return (
+        f"no iteration of {listed(jobs, NAMED)} ended in {horizon_ns / 1e9:g} s: "
+        "all paths of a flow are down or drained, or an iteration takes longer"
     )

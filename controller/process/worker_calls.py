@@ -19,10 +19,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
+from types import FrameType
 from typing import Any, BinaryIO
 
 HEAD = struct.Struct("<QB")
 ABANDON = struct.Struct("<q?")
+# How soon a call that cannot be ended now is looked at again. Chosen: short beside an import.
+_LOOK_AGAIN_S = 0.01
+# Chosen: far above the time in which a call ends after CallAbandonedError, unless something catches that.
+_RAISE_AGAIN_S = 0.5
+_IMPORTS = "<frozen importlib._bootstrap>"
+# What these do is not ended halfway. LLVM calls back into Python, and cannot pass an exception on: it lacks
+# what it asked for, and may end the process.
+_WHOLE_ONLY = ("llvmlite", "numba")
 
 
 class Said(IntEnum):
@@ -57,14 +66,34 @@ class _Running:
     patient: bool = False
     answers: BinaryIO | None = None
 
-    def look(self) -> None:
-        """End the call that runs if the parent wants that. A kernel that is being compiled is not
-        interrupted, so that its lock is not left behind."""
+    def look(self, frame: FrameType | None = None) -> None:
+        """End the call that runs if the parent wants that. `frame` is where it runs.
+
+        Neither the loading or compilation of a kernel is interrupted, so that its lock is not left behind,
+        nor an import: a package that was imported in part stays broken for as long as the process lives. The
+        call ends after it.
+        """
         if self.number == 0 or self.number != self.abandoned:
             return
         self.stop = True
-        if not (self.compiling or self.asks or self.patient):
-            raise CallAbandonedError
+        if self.asks or self.patient:
+            return
+        if self.compiling or _must_end_first(frame):
+            signal.setitimer(signal.ITIMER_REAL, _LOOK_AGAIN_S)
+            return
+        # Python drops an exception in a finalizer or a callback: the call would go on.
+        signal.setitimer(signal.ITIMER_REAL, _RAISE_AGAIN_S)
+        raise CallAbandonedError
+
+
+def _must_end_first(frame: FrameType | None) -> bool:
+    """Whether an import, or one of _WHOLE_ONLY, is under way in this frame or in one of its callers."""
+    while frame is not None:
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        if package in _WHOLE_ONLY or frame.f_code.co_filename == _IMPORTS:
+            return True
+        frame = frame.f_back
+    return False
 
 
 _running = _Running()
@@ -104,7 +133,8 @@ def compilation_ended() -> None:
 def serve(control: int) -> None:
     """Answer calls until the parent closes the pipes. `control` is the pipe of ABANDON records."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGUSR1, lambda _signal, _frame: _running.look())
+    for wanted in (signal.SIGUSR1, signal.SIGALRM):
+        signal.signal(wanted, lambda _signal, frame: _running.look(frame))
     threading.Thread(target=_watch, args=(control,), daemon=True).start()
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     # What a call prints must not come between the answers.

@@ -76,7 +76,7 @@ class WorkerProcess:
     ) -> None:
         self._limited = host_clock
         self._sender = ObjectSender(topology)
-        self._number = 0
+        self._number = self._abandoned = 0
         self._argument: object = None
         self._calls: set[asyncio.Task[Any]] = set()
         self._under_way: asyncio.Task[Any] | None = None
@@ -158,10 +158,13 @@ class WorkerProcess:
                 except ProcessDiedError as error:
                     if self._closed:
                         raise RunnerError(f"the worker process ended during {name}") from error
-                    log.error(
-                        "the worker process died (%s); a new one takes its place and repeats the call", error
-                    )
+                    # The new process does not know that nobody wants to wait.
+                    unwanted = self._abandoned == self._number
+                    then = "the call was abandoned" if unwanted else "the call is repeated"
+                    log.error("the worker process died (%s); a new one takes its place; %s", error, then)
                     self._replace(child)
+                    if unwanted:
+                        raise CallAbandonedError from error
                 except _CallTooLongError as error:
                     self._replace(child)
                     raise RunnerError(f"{name} took longer than {error}") from None
@@ -194,6 +197,7 @@ class WorkerProcess:
         return True
 
     def _abandon_now(self, *, patient: bool = False) -> None:
+        self._abandoned = self._number
         self._child.abandon(self._number, patient=patient)
 
     async def _within_limits(

@@ -17,6 +17,7 @@ from controller.southbound.codec import (
     Codec,
     CounterValue,
 )
+from controller.southbound.few_at_once import few_at_once
 from controller.southbound.raw_calls import SessionError
 from topo.graph import Topology
 
@@ -24,6 +25,9 @@ log = logging.getLogger(__name__)
 
 # Chosen: so many cells are decoded in less than a millisecond.
 CELLS_AT_ONCE = 200
+# How many switches are asked at once. Chosen: to send 100 requests takes tens of milliseconds, in which no
+# agent is answered; but a few silent switches must not hold up the others.
+SWITCHES_AT_ONCE = 8
 
 
 class CounterReads:
@@ -46,12 +50,12 @@ class CounterReads:
     async def read(self) -> Mapping[str, tuple[CounterValue, ...]]:
         """The counters of each switch in service; none for a switch that does not answer in time."""
         ready = [name for name, client in self._clients.items() if client.state == "ready"]
-        values = await asyncio.gather(*(self._read(name) for name in ready))
+        values = await few_at_once(SWITCHES_AT_ONCE, self._read, ready)
         return dict(zip(ready, values, strict=True))
 
     async def _read(self, name: str) -> tuple[CounterValue, ...]:
         try:
-            replies = await self._clients[name].read_counters(self._request(name))
+            replies = await self._clients[name].read_counters(await self._request(name))
         except SessionError as error:
             if name not in self._unread:
                 log.warning("switch %s: its counters were not read: %s", name, error)
@@ -70,11 +74,13 @@ class CounterReads:
                 await asyncio.sleep(0)
         return tuple(found)
 
-    def _request(self, name: str) -> p4r.ReadRequest:
+    async def _request(self, name: str) -> p4r.ReadRequest:
         known = self._requests.get(name)
         if known is None:
             ports = self._topology.ports[name]
             edge = tuple(port for port, peer in ports.items() if peer.node in self._topology.host)
             counters = dict.fromkeys((EGRESS_COUNTER, ECN_MARK_COUNTER), tuple(ports)) | {STRAY_COUNTER: edge}
-            known = self._requests[name] = self._codec.read_counters(self._devices[name], counters)
+            # It has thousands of cells. Agents are answered meanwhile.
+            known = await asyncio.to_thread(self._codec.read_counters, self._devices[name], counters)
+            self._requests[name] = known
         return known

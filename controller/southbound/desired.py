@@ -24,7 +24,7 @@ METERS = frozenset({"answer_rate", "cpu_rate"})
 # tables that forward, so that ports to hosts are guarded before packets flow.
 STAGES: tuple[frozenset[str], ...] = (
     frozenset({"port_state"}),
-    frozenset({"switch_identity", "queue", "edge", "edge_ingress", *METERS, "ecn", "next_hop"}),
+    frozenset({"switch_identity", "queue", "edge", "edge_ingress", *METERS, "ecn", "ecn_tcp", "next_hop"}),
     frozenset({"ecmp", "spread", "pinned_flow", "planned_pair", "planned_flow", "remark_flow"})
     | {"pinned_flow_ipv6", "planned_pair_ipv6", "planned_flow_ipv6", "remark_flow_ipv6"},
     frozenset({"host_dscp"}),
@@ -33,7 +33,16 @@ STAGES: tuple[frozenset[str], ...] = (
 
 # What only some targets have: without it, the entries are left out.
 OPTIONAL = frozenset(
-    {"host_dscp", "planned_pair", "planned_pair_ipv6", "planned_flow", "planned_flow_ipv6", "spread", *METERS}
+    {
+        "host_dscp",
+        "planned_pair",
+        "planned_pair_ipv6",
+        "planned_flow",
+        "planned_flow_ipv6",
+        "spread",
+        "ecn_tcp",
+        *METERS,
+    }
 )
 
 METER_RATES = "meter_rates"
@@ -96,13 +105,15 @@ class EcnProfile:
     """RED's marking ramp as DCQCN uses it (Zhu et al. 2015, 3.1).
 
     Up to the queue depth `kmin` nothing is marked; the probability grows to `pmax` (0 to 1) at `kmax`, and is
-    1 beyond. Depths are in packets of `frame_bytes`, or in buffer cells after `in_cells`.
+    1 beyond. Depths are in packets of `frame_bytes`, or in buffer cells after `in_cells`. `tcp` is the ramp
+    of ECN-capable TCP, on targets that can tell it apart; None: the same.
     """
 
     kmin: int
     kmax: int
     pmax: float
     frame_bytes: int = FRAME_BYTES
+    tcp: EcnProfile | None = None
 
     def __post_init__(self) -> None:
         if not (0 <= self.kmin < self.kmax <= MAX_DEPTH and 0.0 <= self.pmax <= 1.0):
@@ -114,7 +125,8 @@ class EcnProfile:
     def in_cells(self, cell_bytes: int) -> EcnProfile:
         """The same ramp for a target that counts depth in buffer cells of `cell_bytes`."""
         cells = -(-self.frame_bytes // cell_bytes)
-        return EcnProfile(self.kmin * cells, self.kmax * cells, self.pmax, self.frame_bytes)
+        tcp = self.tcp.in_cells(cell_bytes) if self.tcp is not None else None
+        return EcnProfile(self.kmin * cells, self.kmax * cells, self.pmax, self.frame_bytes, tcp)
 
     def ramp(self) -> tuple[tuple[int, int, int], ...]:
         """Disjoint depth ranges (low, high, probability out of 65,535), ascending, up to the greatest depth.
@@ -161,15 +173,16 @@ def _queue(queues: Mapping[int, int]) -> Iterator[Entry]:
 def _ecn(classes: TrafficClasses, ecn: EcnProfile) -> Iterator[Entry]:
     # The queue of acknowledgements, CNPs and control is not marked: no sender reacts to marks on them.
     top = classes.queues[classes.control]
-    for qid in sorted(set(classes.queues.values()) - {top}):
-        for i, (low, high, probability) in enumerate(ecn.ramp()):
-            yield Entry(
-                "ecn",
-                (("qid", qid), ("depth", (low, high))),
-                "set_mark_probability",
-                (probability,),
-                priority=10 + i,
-            )
+    tables = [("ecn", "set_mark_probability", ecn.ramp())]
+    if ecn.tcp is not None:
+        # What this table leaves out, ecn decides: a short queue needs an entry too.
+        ramp = ((0, ecn.tcp.kmin, 0), *ecn.tcp.ramp())
+        tables.append(("ecn_tcp", "set_tcp_mark_probability", ramp))
+    for table, action, ramp in tables:
+        for qid in sorted(set(classes.queues.values()) - {top}):
+            for i, (low, high, probability) in enumerate(ramp):
+                key = (("qid", qid), ("depth", (low, high)))
+                yield Entry(table, key, action, (probability,), priority=10 + i)
 
 
 def _routing(switch: Switch, forwarding: SwitchForwarding) -> Iterator[Entry]:

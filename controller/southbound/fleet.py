@@ -17,6 +17,7 @@ from controller.southbound.client import RefusedUpdate, SwitchClient
 from controller.southbound.codec import Codec, CounterValue, PacketIn
 from controller.southbound.counter_reads import CounterReads
 from controller.southbound.election_ids import ElectionIds
+from controller.southbound.few_at_once import begun_in_turn, few_at_once
 from controller.southbound.heartbeat import Heartbeat
 from controller.southbound.raw_calls import SessionError
 from controller.southbound.table_writes import DesiredState, Found, SwitchWrites, reconcile, writes_to
@@ -32,6 +33,9 @@ T = TypeVar("T")
 RETRY_S = 1.0
 # How often a switch that refuses entries is read back and written again. Chosen.
 RETRIES = 2
+# How many switches are read back at once. Chosen: a write waits for a switch that is being read, so few; but
+# one that does not answer must not hold up the others.
+READ_BACKS_AT_ONCE = 4
 
 
 class RunnerError(RuntimeError):
@@ -84,10 +88,12 @@ class PreparedWrites:
 
 @dataclass(slots=True)
 class _Held:
-    """What a switch holds: the entries for the state `wanted`. `sure` False: read it back before writing."""
+    """What a switch holds: the entries for the state `wanted`, and `kept` entries of an earlier controller.
+    `sure` False: read it back before writing."""
 
     wanted: DesiredState | None = None
     sure: bool = False
+    kept: int = 0
     tables: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -171,7 +177,11 @@ class SwitchFleet:
     async def forget_found(self) -> None:
         """From now on switches hold the entries of the desired state only."""
         self._taken_up = None
-        await self.read_back()
+        held, locks = self._held, self._locks
+        # One that is being read back now may keep entries still.
+        await self._correct(
+            [n for n in self.clients if held[n].kept or not held[n].sure or locks[n].locked()]
+        )
 
     def entries(self, name: str) -> int:
         """How many table entries the switch holds, as far as the controller knows."""
@@ -214,8 +224,8 @@ class SwitchFleet:
             with contextlib.suppress(RunnerError):
                 writes |= await self._runner.run(writes_to, unprepared, wanted)
         todo = [n for n in there if not self._stays(n, wanted, writes.get(n), sure.get(n))]
-        results = await asyncio.gather(
-            *(self._bring(name, wanted, writes.get(name), since=sure.get(name)) for name in todo)
+        results = await begun_in_turn(
+            lambda name: self._bring(name, wanted, writes.get(name), since=sure.get(name)), todo
         )
         return tuple(error for errors in results for error in errors)
 
@@ -231,12 +241,17 @@ class SwitchFleet:
         return True
 
     async def read_back(self) -> None:
-        """Read the tables of all switches in service at once, and correct what differs from the desired
-        state.
-        """
-        there = [name for name, client in self.clients.items() if client.state == "ready"]
-        for errors in await asyncio.gather(*(self._bring(name, None, None) for name in there)):
-            log_refused(errors)
+        """Read the tables of all switches in service, and correct what differs from the desired state."""
+        await self._correct(self.clients)
+
+    async def _correct(self, names: Iterable[str]) -> None:
+        """Read those of these switches that are in service back, READ_BACKS_AT_ONCE at a time."""
+
+        async def correct(name: str) -> None:
+            if self.clients[name].state == "ready":
+                log_refused(await self._bring(name, None, None))
+
+        await few_at_once(READ_BACKS_AT_ONCE, correct, names)
 
     async def packet_out(self, name: str, payload: bytes, egress_port: int, submit_to_ingress: bool) -> bool:
         """Send a frame. False, with a line in the log, if the switch has no session."""
@@ -334,12 +349,14 @@ class SwitchFleet:
     ) -> tuple[RefusedUpdate, ...]:
         """Write to one switch, so that it holds what is wanted when its turn comes.
 
-        `writes` lead to `wanted` from the state `since`. Without them, if another state is wanted or held by
-        now, or after a refusal, its tables are read back first.
+        `writes` lead to `wanted` from the state `since`; if it holds `wanted` by now, it needs none. Without
+        them, if another state is wanted or held by now, or after a refusal, its tables are read back first.
         """
         errors: tuple[RefusedUpdate, ...] = ()
         async with self._locks[name]:
             held = self._held[name]
+            if held.sure and held.wanted is wanted is self._wanted:
+                return ()
             # Writes that waited for their turn must not bring back a state that is not wanted any more.
             if wanted is not self._wanted or held.wanted is not since or not held.sure:
                 writes = None
@@ -349,6 +366,7 @@ class SwitchFleet:
                     if writes is None:
                         read = await self.clients[name].read_tables()
                         writes = await self._runner.run(reconcile, name, read, wanted, self._found(wanted))
+                        held.kept = writes.kept
                         level = logging.WARNING if held.sure and writes.updates else logging.INFO
                         if level == logging.WARNING:
                             self.corrected_updates[name] += writes.updates

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from random import random
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +28,15 @@ class Heartbeat:
     async def silence(self, ask: Callable[[], Awaitable[None]], hurry: asyncio.Event) -> str:
         """Call `ask` again and again until the switch is silent; returns what happened, in words.
 
-        `hurry` ends the interval that passes.
+        `hurry` ends the interval that passes. The first one has a random length, so that the requests to many
+        switches do not come all at once: an answer to an agent would wait for them.
         """
+        interval_s = self.interval_s * random()
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.interval_s):
+                async with asyncio.timeout(interval_s):
                     await hurry.wait()
+            interval_s = self.interval_s
             hurry.clear()
             try:
                 async with asyncio.timeout(self.deadline_s):

@@ -107,13 +107,15 @@ class SwitchWrites:
     """The writes for one switch: serialised WriteRequests in stages, and the number of updates in them.
 
     `tables` is how many entries each table has after them, without default actions. `read` is how many
-    entries were read from the switch for them, without cells of meters.
+    entries were read from the switch for them, without cells of meters; `kept` of these stay although the
+    desired state lacks them.
     """
 
     stages: tuple[tuple[bytes, ...], ...]
     updates: int
     tables: Mapping[str, int]
     read: int = 0
+    kept: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +201,7 @@ def reconcile(
     if stay:
         wanted_keys = {entry.key for entry in entries}
         after += _by_table(entry for key, entry in stay.items() if key not in wanted_keys)
-    return replace(_as_writes(name, stages, after), read=count)
+    return replace(_as_writes(name, stages, after), read=count, kept=len(stay))
 
 
 def held_entries(read: Iterable[bytes]) -> tuple[Entry, ...]:
@@ -279,8 +281,9 @@ def _base_entries(name: str, condition: FabricCondition) -> tuple[Entry, ...]:
         *flow_entries(topology, name, fabric.guard),
     )
     down = _down_ports(name, condition)
+    own = desired_entries(topology.switch[name], switch, TRAFFIC_CLASSES, ecn, down_ports=down)
     return (
-        *desired_entries(topology.switch[name], switch, TRAFFIC_CLASSES, ecn, down_ports=down),
+        *(entry for entry in own if entry.table not in fabric.lacking),
         *(entry for entry in guards if entry.table not in fabric.lacking),
     )
 

@@ -130,8 +130,8 @@ class StateStore(Protocol):
     def plan(self, version: int) -> StoredPlan | None:
         """A plan of the history; None if it has none of that version."""
 
-    def plans(self, most: int) -> tuple[StoredPlan, ...]:
-        """The last `most` plans of the history, the newest first."""
+    def plans(self, most: int, before: int | None = None) -> tuple[StoredPlan, ...]:
+        """The last `most` plans of the history, the newest first; with `before`, those of a lower version."""
 
     def events(self, most: int, before: int | None = None) -> tuple[LoggedEvent, ...]:
         """The last `most` events, the newest first; with `before`, those of a lower number."""

@@ -7,20 +7,14 @@ A field that a later version adds has a default value, so records of earlier ver
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from itertools import islice
+from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
 
-from controller.model.flow_plans import FlowPlans
-from controller.model.plan import Plan
-from controller.store.interface import StoredPlan, StoreRefusedError
+from controller.store.interface import StoreRefusedError
 
 T = TypeVar("T")
-
-PIECE = 500
-"""How many flows are encoded without a pause for other threads. Chosen: less than a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +60,3 @@ def decode(data: bytes, kind: type[T], where: str) -> T:
         return msgspec.json.decode(data, type=kind)
     except msgspec.MsgspecError as error:
         raise StoreRefusedError(f"{where} is not readable: {error}; restore a backup") from None
-
-
-def stored_plan(time_ns: int, plan: Plan) -> StoredPlan:
-    """A plan for the history. `time_ns` is Unix time.
-
-    Other threads run between any PIECE flows, and no flow is kept after it is encoded.
-    """
-    flows = plan.flows.each() if isinstance(plan.flows, FlowPlans) else iter(plan.flows.items())
-    pieces = []
-    while piece := dict(islice(flows, PIECE)):
-        pieces.append(encode(piece)[1:-1])
-    encoded = msgspec.Raw(b"{" + b",".join(pieces) + b"}")
-    body = encode({f.name: getattr(plan, f.name) for f in fields(plan)} | {"flows": encoded})
-    return StoredPlan(plan.version, time_ns, plan.policy.name, body)
-
-
-def plan_of(stored: StoredPlan) -> Plan:
-    """The plan of an entry of the history. Raises StoreRefusedError."""
-    return decode(stored.body, Plan, f"plan {stored.version}")

@@ -118,10 +118,13 @@ class SqliteStore:
         return StoredPlan(*row) if row is not None else None
 
     @_checked
-    def plans(self, most: int) -> tuple[StoredPlan, ...]:
-        """The last `most` plans of the history, the newest first."""
+    def plans(self, most: int, before: int | None = None) -> tuple[StoredPlan, ...]:
+        """The last `most` plans of the history, the newest first; with `before`, those of a lower version."""
         with self._reader() as db:
-            rows = db.execute("SELECT * FROM plan_history ORDER BY version DESC LIMIT ?", (most,)).fetchall()
+            rows = db.execute(
+                "SELECT * FROM plan_history WHERE ? IS NULL OR version < ? ORDER BY version DESC LIMIT ?",
+                (before, before, most),
+            ).fetchall()
         return tuple(StoredPlan(*row) for row in rows)
 
     @_checked

@@ -13,7 +13,7 @@ MAX_REQUEST_BODY_BYTES: Final = 1 << 20
 """The most bytes in the body of a REST request."""
 MAX_WEB_REQUESTS: Final = 256
 """The most open REST requests and event streams together, health checks not counted. More are answered with
-503."""
+503, and so are event streams beyond seven eighths of it."""
 MAX_WEB_CONNECTIONS: Final = 1_024
 """The most open web connections. Beyond it the oldest one closes that waits for its client."""
 MAX_WEB_REQUESTS_PER_S: Final = 1_000

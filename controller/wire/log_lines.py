@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, TextIO
 
+from controller.wire.immediate_writes import ImmediateWriter
+
 LogFormat = Literal["text", "json"]
 
 PLAN: ContextVar[int | None] = ContextVar("plan", default=None)
@@ -181,10 +183,11 @@ class RateLimit(logging.Filter):
 
 
 class LogHandler(logging.Handler):
-    """Writes the lines of a process to a stream, at a bounded rate and on a thread of its own.
+    """Writes the lines of a process to a stream, at a bounded rate.
 
-    A call returns when its line is written. If the stream's reader stops to read, one call waits for it, for
-    PATIENCE_S, and then none does. Lines that wait beyond MOST_WAITING are left out.
+    A call returns when its line is written. What the stream does not take at once is written by a thread: if
+    the stream's reader stops to read, one call waits for it, for PATIENCE_S, and then none does. Lines that
+    wait beyond MOST_WAITING are left out.
     """
 
     def __init__(self, stream: TextIO, log_format: LogFormat) -> None:
@@ -192,6 +195,7 @@ class LogHandler(logging.Handler):
         self.setFormatter(JsonLines() if log_format == "json" else TextLines())
         self.limit = RateLimit()
         self._stream = stream
+        self._immediate = ImmediateWriter(stream)
         self._waiting: list[str] = []
         self._writing = False
         self._stalled = False
@@ -218,6 +222,7 @@ class LogHandler(logging.Handler):
             self.flush()
             with self._changed:
                 self._closed = True
+                self._immediate.close()
                 self._changed.notify_all()
         super().close()
 
@@ -229,12 +234,28 @@ class LogHandler(logging.Handler):
             except Exception:
                 self.handleError(record)
         with self._changed:
+            if self._written():
+                lines = self._rest(lines)
+            if not lines:
+                return
             room = MOST_WAITING - len(self._waiting)
             self._waiting += lines[:room]
             self.limit.left_out += len(lines[room:])
             self._changed.notify_all()
             if not self._stalled:
                 self._stalled = not self._changed.wait_for(self._written, PATIENCE_S)
+
+    def _rest(self, lines: list[str]) -> list[str]:
+        """What the stream does not take at once: most often nothing. A thread that is called for each line
+        would cost the caller some milliseconds on a busy machine.
+        """
+        for i, line in enumerate(lines):
+            encoding = self._stream.encoding or "utf-8"
+            data = line.encode(encoding, "backslashreplace")
+            written = self._immediate.write(data)
+            if written < len(data):
+                return [data[written:].decode(encoding, "backslashreplace"), *lines[i + 1 :]]
+        return []
 
     def _written(self) -> bool:
         return not (self._waiting or self._writing)

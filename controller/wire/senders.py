@@ -16,6 +16,9 @@ SENDERS = (*PLAIN, *(_MLTCP + name for name in PLAIN))
 SYNONYMS = {"mltcp": _MLTCP + DCQCN}
 """Names that are read, but never written."""
 
+KERNEL_TCP = "kernel-tcp"
+"""What a scenario may say besides: its job sends over the TCP of the hosts' kernel (Mininet fabric only)."""
+
 Sender = Literal[
     "dcqcn",
     "reno",

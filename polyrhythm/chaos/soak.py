@@ -117,7 +117,7 @@ def _disturb(cluster: Any, rng: Random) -> None:
         for up in (False, True):
             cluster.command(do="link", link=(link.a, link.b), up=up)
     elif kind == 1:
-        for route in ("view", "fabric", "jobs", "plan", "counters", "nothing"):
+        for route in ("fabric", "flows", "jobs", "plan", "counters", "nothing"):
             cluster.api(route)
     elif kind == 2:
         rng.choice(list(cluster.to_controller.values())).cut()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from controller.planner import PolicyError
@@ -46,6 +47,8 @@ def _apply(args: argparse.Namespace) -> None:
     try:
         registered_policy(args.what)
     except PolicyError as error:
+        if _is_path(args.what):
+            raise CallError(2, f"{args.what}: a scenario can be tried with --dry-run only") from None
         raise CallError(2, f"{error}; a scenario can be tried with --dry-run only") from None
     call(args, "policy", {"name": args.what, "options": dict(args.option)}, method="PUT")
     late = f"no plan of policy {args.what} is in force after {args.wait} s"
@@ -79,7 +82,13 @@ def _asked(args: argparse.Namespace) -> dict[str, object]:
         try:
             scenario = load_scenario(args.what)
         except (ConfigError, ValueError) as no_scenario:
-            raise CallError(2, f"{no_policy}; nor a scenario: {no_scenario}") from None
+            words = no_scenario if _is_path(args.what) else f"{no_policy}; nor a scenario: {no_scenario}"
+            raise CallError(2, str(words)) from None
     if args.option:
         raise CallError(2, "--option: legal with the name of a policy only")
     return {"jobs": [asdict(workload.job) for workload in scenario.workloads]}
+
+
+def _is_path(text: str) -> bool:
+    """Whether a word is more likely a file than a name. Policies of other packages have a colon."""
+    return ":" not in text and ("/" in text or Path(text).suffix in (".yaml", ".yml", ".json", ".toml"))

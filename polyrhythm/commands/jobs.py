@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from polyrhythm.rest_client import CallError, add_controller_options, call, reported
+from polyrhythm.rest_client import CallError, add_controller_options, call, call_pages, reported
 from polyrhythm.tables import print_table
 from polyrhythm_files import ConfigError, read_document
 
@@ -57,7 +57,7 @@ def _submit(args: argparse.Namespace) -> None:
 
 
 def _list(args: argparse.Namespace) -> None:
-    found = call(args, "jobs")
+    found = call_pages(args, "jobs")
     if args.json:
         print(json.dumps(found, indent=2))
         return

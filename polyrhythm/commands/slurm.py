@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from polyrhythm.integrations.description import DescriptionError
 from polyrhythm.integrations.slurm import PREFIX, declared_job, job_name
-from polyrhythm.rest_client import CallError, add_controller_options, call, reported
+from polyrhythm.rest_client import CallError, add_controller_options, call, call_pages, reported
 from polyrhythm.subcommands import integer
 
 _AGAIN_S = 1.0
@@ -114,7 +114,7 @@ def _sync(args: argparse.Namespace) -> tuple[list[str], list[str]]:
         raise CallError(
             2, "no job on standard input; legal: the numbers of all jobs, as `squeue` prints them"
         )
-    names = [job["name"] for job in call(args, "jobs")["jobs"]]
+    names = [job["name"] for job in call_pages(args, "jobs")["jobs"]]
     over = [
         n for n in names if n.removeprefix(PREFIX).isdecimal() and n.startswith(PREFIX) and n not in running
     ]

@@ -104,7 +104,7 @@ def check_policy(deployment: Deployment) -> str:
         if status.get("connected"):
             names["the agent's controller"] = str(status.get("policy"))
     if deployment.web:
-        body, _ = _get(deployment, "api/v1/plan", missing_ok=True)
+        body, _ = _get(deployment, "api/v1/plan?most=1", missing_ok=True)
         if body:
             policy = json.loads(body)["policy"]
             names[f"the plan of {deployment.web}"] = policy["name"]

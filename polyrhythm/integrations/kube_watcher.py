@@ -14,7 +14,7 @@ from typing import Any
 from polyrhythm.integrations.description import DescriptionError
 from polyrhythm.integrations.kube_api import KubeApi, WatchOverError
 from polyrhythm.integrations.kubernetes import FRAMEWORKS, PREFIX, Pod, job_of, pod_of
-from polyrhythm.rest_client import CallError
+from polyrhythm.rest_client import CallError, all_pages
 
 log = logging.getLogger("polyrhythm.kubernetes")
 
@@ -144,7 +144,7 @@ class KubeWatcher:
         """Make the controller's jobs those of the cluster. Returns the time until the next look."""
         try:
             if not self._adopted:
-                found = self._call("jobs")["jobs"]
+                found = all_pages(self._call, "jobs")["jobs"]
                 ours = {job["name"]: tuple(job["hosts"]) for job in found if job["name"].startswith(PREFIX)}
                 self._jobs.declared = ours
                 self._adopted = True

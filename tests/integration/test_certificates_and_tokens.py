@@ -70,7 +70,7 @@ def test_only_those_with_papers_get_in(
 
     eventually(lambda: status("/api/v1/jobs", old) == 200, "the API answers")
     assert status("/healthz") == 200
-    for path in ("/", "/api/v1/jobs", "/api/v1/events", "/metrics", "/api/v1/openapi.json"):
+    for path in ("/", "/api/v1/jobs", "/api/v1/stream", "/metrics", "/api/v1/openapi.json"):
         assert status(path) == status(path, "guess") == 401, path
     # In the clear there is nothing.
     try:

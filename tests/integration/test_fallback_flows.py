@@ -130,9 +130,9 @@ def test_a_live_controller_shows_a_fallback_and_its_end(fabric, start_controller
     fallback = wire.FlowFallback(flow=FLOW, on_ecmp=True, source_port=port, why=why)
     agents[0].send(wire.AgentMessage(flow_fallback=fallback))
     (shown,) = eventually(
-        lambda: (controller.api("view") or {}).get("fallback_flows"), "the fallback is shown"
+        lambda: (controller.api("flows?fallback=true") or {}).get("flows"), "the fallback is shown"
     )
-    assert (shown["flow"], shown["host"], shown["source_port"], shown["why"]) == (FLOW, "h1", port, why)
+    assert (shown["flow"], shown["source_port"], shown["fallback_reason"]) == (FLOW, port, why)
     assert {f["flow"]: f["fallback_reason"] for f in controller.api("plan")["flows"]} == {
         FLOW: why,
         "a/h3>h1": None,
@@ -140,7 +140,7 @@ def test_a_live_controller_shows_a_fallback_and_its_end(fabric, start_controller
     assert controller.says(f"host h1: flow {FLOW} goes back to ECMP: {why}")
     back = wire.FlowFallback(flow=FLOW, source_port=port)
     agents[0].send(wire.AgentMessage(flow_fallback=back))
-    eventually(lambda: controller.api("view")["fallback_flows"] == [], "it is back")
+    eventually(lambda: controller.api("flows?fallback=true")["flows"] == [], "it is back")
 
 
 def test_a_job_that_comes_while_a_plan_is_made_waits_for_the_next():

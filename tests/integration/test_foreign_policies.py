@@ -28,8 +28,8 @@ from controller.process.worker_process import WorkerProcess
 from controller.southbound.artefacts import artefacts_dir
 from controller.southbound.desired import EcnProfile
 from controller.store.interface import Batch
-from controller.store.records import plan_of, stored_plan
 from controller.store.sqlite import SqliteStore
+from controller.store.stored_plans import PlanEncoder, plan_of
 from polyrhythm.cli import main
 from polyrhythm.commands import sim as sim_command
 from topo.generate import leaf_spine
@@ -241,7 +241,7 @@ def test_diff_names_changed_options_and_versions(site: Path) -> None:
 def test_the_store_keeps_the_reference(site: Path, tmp_path: Path) -> None:
     policy = policy_named("even_shifts:POLICY").with_options({"spread": 0.5})
     store = SqliteStore(tmp_path / "state.sqlite")
-    store.commit(Batch(plans=[stored_plan(1, plan(inputs(policy)))]))
+    store.commit(Batch(plans=[PlanEncoder().stored(1, plan(inputs(policy)))]))
     (stored,) = store.plans(2)
     store.close()
     reference = plan_of(stored).policy

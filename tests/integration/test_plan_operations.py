@@ -52,12 +52,16 @@ def test_history_dry_run_and_rollback(fabric, start_controller, connect, tmp_pat
             flow = member.flows[rank].name
             agents[host].send(wire.AgentMessage(flow_request=wire.FlowRequest(flow=flow)))
     eventually(lambda: planned() == {"a", "b"}, "both are planned")
-    both = version()
+
+    def unchanged() -> bool:
+        # A machine that pauses loses sessions with switches, which makes more plans of the same kind.
+        policies = {p["policy"] for p in controller.api("plans")["plans"]}
+        return policies == {"ecmp"} and planned() == {"a", "b"}
 
     code, said = polyrhythm("apply", "polyrhythm", "--dry-run")
     assert code == 0, said
     assert "host h1: flow a/h1>h3: source port " in said
-    assert version() == both, "nothing changes"
+    assert unchanged()
     code, said = polyrhythm("apply", "two_vgg19")
     assert code == 2
     assert "'two_vgg19' is no policy; legal: " in said
@@ -77,7 +81,7 @@ def test_history_dry_run_and_rollback(fabric, start_controller, connect, tmp_pat
     code, said = polyrhythm("apply", str(larger), "--dry-run")
     assert code == 2
     assert "job x: the fabric has no host named h5" in said
-    assert version() == both
+    assert unchanged()
 
     # Placements of a new job beside the present ones.
     wanted = tmp_path / "place.json"
@@ -96,9 +100,10 @@ def test_history_dry_run_and_rollback(fabric, start_controller, connect, tmp_pat
     code, said = polyrhythm("place", str(wanted), "--running")
     assert code == 2
     assert "the controller answers 409: job x: the fabric has no host named h5" in said
-    assert version() == both
+    assert unchanged()
 
     # A spine is taken out of use and comes back; the other one then has to stay.
+    both = version()
     code, said = polyrhythm("drain", "spine1", "--wait", "60")
     assert (code, said) == (0, "switch  spine1  drained\n")
     assert [s["name"] for s in controller.api("fabric")["switches"] if s["drained"]] == ["spine1"]

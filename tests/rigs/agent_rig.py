@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class Hub(pb_grpc.AgentHubServicer):
     def __init__(self) -> None:
         self.heard: queue.Queue[pb.AgentMessage] = queue.Queue()
         self.kept: list[pb.AgentMessage] = []
-        self.answer: Callable[[pb.AgentMessage], list[pb.ControllerMessage]] = welcome_and_pin
+        self.answer: Callable[[pb.AgentMessage], Iterable[pb.ControllerMessage]] = welcome_and_pin
 
     def Session(
         self, request_iterator: Iterator[pb.AgentMessage], context: grpc.ServicerContext

@@ -23,7 +23,7 @@ from hostagent.nic.emulated import EmulatedNic
 from hostagent.nic.requester import Requester
 from hostagent.nic.responder import Responder
 from polyrhythm.fabric.heap import EventHeap
-from polyrhythm.scenario.config import EcnConfig
+from polyrhythm.scenario.marking import EcnConfig
 from polyrhythm_job.schedule import Schedule
 
 DSCP = 10

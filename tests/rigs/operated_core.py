@@ -21,6 +21,7 @@ from controller.process.circles import RunningCircles
 from controller.process.cutting import RunningCuts
 from controller.process.draining import RunningDrains
 from controller.process.measured_past import RunningHistory
+from controller.process.placing import RunningPlacements
 from controller.process.policy_choice import RunningPolicy
 from controller.process.requested_jobs import RunningJobs
 from controller.process.switch_tables import RunningTables
@@ -79,6 +80,7 @@ def operated_core() -> tuple[Core, Operations]:
     agents = Agents(WelcomeTerms("polyrhythm", TRAFFIC_CLASSES, 0))
     set_fabric(TOPOLOGY, EcnProfile(5, 50, 0.1), artefacts_dir())
     return core, Operations(
+        placements=RunningPlacements(core, Here),
         drains=RunningDrains(core, core.handle, Here()),
         policy=RunningPolicy(core, core.handle, agents),
         jobs=RunningJobs(core, core.handle),

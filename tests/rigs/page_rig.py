@@ -49,6 +49,15 @@ class Watched:
             self.errors.append(message.text)
 
 
+def axe_findings_of_themes(page: object) -> list[str]:
+    """What axe-core finds on a page as it is loaded, in the light and in the dark theme."""
+    found = []
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)
+        found += [f"{theme}: {one}" for one in axe_findings(page)]
+    return found
+
+
 def axe_findings(page: object) -> list[str]:
     """What axe-core finds that is serious or critical, one line each."""
     found = Axe().run(page).response["violations"]

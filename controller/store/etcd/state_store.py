@@ -126,9 +126,12 @@ class EtcdStore:
         (found,) = self._read(rpc.RangeRequest(key=self._numbered("plan", version)))
         return _decoded(found[0].value, StoredPlan) if found else None
 
-    def plans(self, most: int) -> tuple[StoredPlan, ...]:
-        """The last `most` plans of the history, the newest first."""
-        (found,) = self._read(_below(self._key("plan", ""), limit=most, sort_order=rpc.RangeRequest.DESCEND))
+    def plans(self, most: int, before: int | None = None) -> tuple[StoredPlan, ...]:
+        """The last `most` plans of the history, the newest first; with `before`, those of a lower version."""
+        request = _below(self._key("plan", ""), limit=most, sort_order=rpc.RangeRequest.DESCEND)
+        if before is not None:
+            request.range_end = self._numbered("plan", before)
+        (found,) = self._read(request)
         return tuple(_decoded(item.value, StoredPlan) for item in found)
 
     def events(self, most: int, before: int | None = None) -> tuple[LoggedEvent, ...]:

@@ -3,6 +3,9 @@
 
 const PREFIX = "api/v1";
 const TOKEN_KEY = "polyrhythm-token";
+// A question without an answer is given up after this time, and may be put again. Chosen: above all pauses of a
+// controller that works. Changes wait for their outcome.
+const ANSWER_MS = 60_000;
 
 /** An answer that is no success. `status` 0: the controller was not reached. */
 export class Refused extends Error {
@@ -33,11 +36,15 @@ export async function call<T>(method: string, path: string, body?: unknown, etag
   if (token.get()) headers["Authorization"] = `Bearer ${token.get()}`;
   let response: Response;
   try {
-    response = await fetch(`${PREFIX}/${path}`, { method, headers, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
+    response = await fetch(`${PREFIX}/${path}`, {
+      method, headers, ...(body === undefined ? {} : { body: JSON.stringify(body) }), ...(method === "GET" ? { signal: AbortSignal.timeout(ANSWER_MS) } : {}),
+    });
   } catch {
     throw new Refused(0, "the controller does not answer");
   }
-  const text = await response.text();
+  const text = await response.text().catch(() => {
+    throw new Refused(0, "the controller has broken off its answer");
+  });
   let value: unknown = null;
   try {
     value = text ? JSON.parse(text) : null;
@@ -47,6 +54,22 @@ export async function call<T>(method: string, path: string, body?: unknown, etag
   // /readyz answers 503 with what is missing.
   if (!response.ok && !(path === "readyz" && response.status === 503)) throw new Refused(response.status, problem(value, response));
   return { value: value as T, etag: response.headers.get("ETag") };
+}
+
+/**
+ * GET a list whose pages name the next one: the answer of the first page, with the items of all, or of the first
+ * `pages`; `next` is that of the last one. `list` is the name of the list in the answer. Throws `Refused`.
+ */
+export async function callPages<T>(path: string, list: string, pages = Infinity): Promise<Answer<T>> {
+  const first = await call<Record<string, unknown>>("GET", path);
+  const items = [...(first.value[list] as unknown[])];
+  let next = first.value["next"];
+  for (let read = 1; typeof next === "string" && read < pages; read += 1) {
+    const page = await get<Record<string, unknown>>(`${path}${path.includes("?") ? "&" : "?"}cursor=${part(next)}`);
+    items.push(...(page[list] as unknown[]));
+    next = page["next"];
+  }
+  return { value: { ...first.value, [list]: items, next } as T, etag: first.etag };
 }
 
 export async function get<T>(path: string): Promise<T> {

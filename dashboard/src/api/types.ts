@@ -166,7 +166,7 @@ export interface InstalledPolicy { name: string; policy: Policy | null; simulato
 export interface Drain { part: "link" | "switch"; name: string; state: "draining" | "drained" }
 export interface TableSummary { name: string; desired: number; actual: number | null }
 export interface TableEntry { match: Record<string, string>; action: string; params: Record<string, string>; priority: number; missing?: boolean }
-export interface AuditRecord { time: string; caller: string; role: string; peer: string; method: string; path: string; status: number }
+export interface AuditRecord { number: number; time: string; caller: string; role: string; peer: string; method: string; path: string; status: number }
 export interface Part { ready: number; needed: number; of: number }
 export interface Readiness {
   ready: boolean;
@@ -190,8 +190,8 @@ export interface WhatIf {
   time_ns: number;
   horizon_ms: number;
   results: {
-    policy: string; fault: string | null; gpu_utilisation?: number | null;
+    policy: string; fault: string | null; note: string | null; gpu_utilisation?: number | null;
     jobs: { job: string; mean_ms: number | null; alone_ms: number | null }[];
-    worst: { job: string; ratio: number } | null;
+    worst: { job: string; ratio: number | null } | null;
   }[];
 }

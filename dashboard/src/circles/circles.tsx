@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The circles of time: of all jobs, and of any link, whose arcs may be dragged to see what would come of it.
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { call, part, Refused } from "../api/client";
 import type { Live } from "../api/live";
 import type { Circle, JobRow } from "../api/types";
@@ -38,7 +38,7 @@ export function TimeShifts({ live, jobs }: { live: Live; jobs: string[] }) {
       <Rings rhythms={rhythms.slice(0, RINGS_SHOWN)} jobs={jobs} picked={pick?.kind === "job" ? pick.id : undefined} />
       <p class="muted">
         {rhythms.some((r) => r.slotted) ? "Coloured: the job communicates. The outermost ring is the first job."
-          : "Coloured: the job communicates. This plan has no time-shifts, so the jobs drift against each other."}
+          : `Coloured: the job communicates. ${live.tables.status.plan ? "This plan has no time-shifts" : "There is no plan yet"}, so the jobs drift against each other.`}
       </p>
       <ul class="ring-list">{rhythms.slice(0, RINGS_SHOWN).map((r) => <li key={r.job}><Badge index={jobs.indexOf(r.job)} name={r.job} /><span>{sentence(r)}</span></li>)}</ul>
       {rhythms.length > RINGS_SHOWN && <p class="muted">and {rhythms.length - RINGS_SHOWN} more jobs</p>}
@@ -63,7 +63,11 @@ function SharedLinks({ rows, jobs }: { rows: [string, { src: string; dst: string
 export function CirclesView({ live, jobs }: { live: Live; jobs: string[] }) {
   const pick = state.address.pick;
   const shared = Object.keys(live.tables.shared);
-  const id = pick?.kind === "link" ? pick.id : (state.address.more["link"] ?? shared[0] ?? "");
+  // Where nobody has chosen a link it is one whose rings can be turned, and it stays while it is one.
+  const usual = useRef("");
+  const turns = (link: string) => live.tables.shared[link]?.jobs.some((job) => live.tables.jobs[job]?.period_ms != null) ?? false;
+  if (!turns(usual.current)) usual.current = shared.find(turns) ?? shared[0] ?? "";
+  const id = pick?.kind === "link" ? pick.id : (state.address.more["link"] || usual.current);
   const direction = live.fabric.byId.get(id);
   return (
     <div class="columns">
@@ -80,21 +84,29 @@ export function CirclesView({ live, jobs }: { live: Live; jobs: string[] }) {
         </form>
         {direction === undefined
           ? <p class="muted">{id ? `This fabric has no link ${id}; ` : ""}name a link by its ends, like leaf1&gt;spine2.</p>
-          : <LinkCircle key={id} live={live} jobs={jobs} direction={direction} />}
+          : <LinkCircle key={id} id={id} live={live} jobs={jobs} direction={direction} />}
       </Panel>
       <Panel id="time-shifts" title="All jobs" measuredNs={live.timeNs}><TimeShifts live={live} jobs={jobs} /></Panel>
     </div>
   );
 }
 
-function LinkCircle({ live, jobs, direction }: { live: Live; jobs: string[]; direction: number }) {
+function LinkCircle({ id, live, jobs, direction }: { id: string; live: Live; jobs: string[]; direction: number }) {
   const { cable, src } = live.fabric.direction(direction);
   const path = `fabric/links/${part(cable)}/circle?src=${part(src)}`;
   const { value, fault } = useAnswer<Circle>(path, live.tables.status.plan?.version, 2000);
   const version = live.tables.status.plan?.version;
-  // The shifts that were asked for are in the address; those of a ring that is being turned are not there yet.
-  const [turned, setTurned] = useState<Shifts | null>(null);
-  const shifts = turned ?? shiftsOf(state.address.more["shifts"] ?? "");
+  // The shifts are those in the address, but for a ring that is held: it enters the address when it is let go.
+  const inAddress = state.address.more["shifts"] ?? "";
+  const [held, setHeld] = useState<{ shifts: Shifts; of: string }>({ shifts: {}, of: "" });
+  const shifts = held.of === inAddress && inAddress !== "" || held.of === HELD ? held.shifts : shiftsOf(inAddress);
+  const turn = (job: string, shift: number, over: boolean) => {
+    const next = { ...shifts, [job]: shift };
+    const text = JSON.stringify(next);
+    setHeld({ shifts: next, of: over ? text : HELD });
+    // With its link, so that the address shows the same to others.
+    set({ link: id, ...(over ? { shifts: text } : {}) }, true);
+  };
   const [tried, setTried] = useState<Circle | null>(null);
   const [refused, setRefused] = useState<Refused | null>(null);
   const asked = JSON.stringify(shifts);
@@ -111,10 +123,12 @@ function LinkCircle({ live, jobs, direction }: { live: Live; jobs: string[]; dir
           if (!open) return;
           setTried(answer);
           setRefused(null);
-          set({ shifts: asked }, true);
-          setTurned(null);
         },
-        (error: unknown) => open && setRefused(error instanceof Refused ? error : new Refused(0, String(error))),
+        (error: unknown) => {
+          if (!open) return;
+          setTried(null);
+          setRefused(error instanceof Refused ? error : new Refused(0, String(error)));
+        },
       );
     }, ASK_MS);
     return () => {
@@ -137,7 +151,7 @@ function LinkCircle({ live, jobs, direction }: { live: Live; jobs: string[]; dir
   const [worst] = [...(tried?.after ?? [])].sort((a, b) => (change(b) ?? 0) - (change(a) ?? 0)).filter((one) => (change(one) ?? 0) > 1);
   return (
     <>
-      <Rings rhythms={rhythms} jobs={jobs} turn={(job, shift) => setTurned({ ...shifts, [job]: shift })} />
+      <Rings rhythms={rhythms} jobs={jobs} turn={turn} />
       <p class="muted">
         {rhythms.some((r) => r.slotted) ? "Drag a ring, or turn it with the arrow keys: a dry run computes what these shifts would bring. Nothing is changed."
           : "No job on this link is held to slots by the present plan, so there is no shift to turn."}
@@ -168,12 +182,14 @@ function LinkCircle({ live, jobs, direction }: { live: Live; jobs: string[]; dir
           ]}
         />
       )}
-      {asked !== "{}" && <button type="button" onClick={() => { setTurned(null); set({ shifts: "" }); }}>Back to the plan's shifts</button>}
+      {asked !== "{}" && <button type="button" onClick={() => { setHeld({ shifts: {}, of: "" }); set({ shifts: "" }); }}>Back to the plan's shifts</button>}
     </>
   );
 }
 
 type Shifts = Record<string, number>;
+// In place of an address: the ring is held.
+const HELD = "held";
 
 /** The shifts (ms) in the address by job; none where it is not legal. */
 function shiftsOf(text: string): Shifts {

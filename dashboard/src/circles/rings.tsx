@@ -14,19 +14,24 @@ interface Props {
   rhythms: Rhythm[];
   jobs: string[];
   picked?: string | undefined;
-  /** Called with the shift (ms) that a ring is turned to. */
-  turn?: (job: string, shift: number) => void;
+  /** Called with the shift (ms) that a ring is turned to; `over`: it is let go there. */
+  turn?: (job: string, shift: number, over: boolean) => void;
 }
 
 export function Rings({ rhythms, jobs, picked, turn }: Props) {
   const svg = useRef<SVGSVGElement>(null);
-  const drag = useRef<{ job: string; from: number; shift: number } | null>(null);
+  const drag = useRef<{ job: string; from: number; shift: number; to: number | null } | null>(null);
   const common = commonPeriod(rhythms.map((r) => r.period));
   const at = (event: PointerEvent): number => {
     const box = svg.current!.getBoundingClientRect();
     return turnAt(event.clientX - (box.left + box.width / 2), event.clientY - (box.top + box.height / 2));
   };
   const wrap = (shift: number, period: number) => Math.round((((shift % period) + period) % period) * 10) / 10;
+  const letGo = () => {
+    const held = drag.current;
+    drag.current = null;
+    if (held?.to != null) turn?.(held.job, held.to, true);
+  };
   const step = Math.min(26, (OUTER - INNER) / Math.max(1, rhythms.length));
   return (
     <svg ref={svg} viewBox="-165 -146 330 292" class="rings" role={turn ? "group" : "img"} aria-label={describe(rhythms, common)}
@@ -34,16 +39,20 @@ export function Rings({ rhythms, jobs, picked, turn }: Props) {
         const held = drag.current;
         const rhythm = held && rhythms.find((r) => r.job === held.job);
         if (!held || !rhythm || !turn) return;
-        turn(held.job, wrap(held.shift + (at(e) - held.from) * (common ?? rhythm.period), rhythm.period));
+        held.to = wrap(held.shift + (at(e) - held.from) * (common ?? rhythm.period), rhythm.period);
+        turn(held.job, held.to, false);
       }}
-      onPointerUp={() => { drag.current = null; }}
-      onPointerCancel={() => { drag.current = null; }}
+      onPointerUp={letGo}
+      onPointerCancel={letGo}
     >
       {[0, 0.25, 0.5, 0.75].map((part) => {
-        const [x1, y1] = onCircle(OUTER + 4, part);
-        const [x2, y2] = onCircle(OUTER + 9, part);
-        const [x, y] = onCircle(OUTER + 20, part);
-        return <g class="tick" key={part}><path d={`M${x1} ${y1}L${x2} ${y2}`} /><text x={x} y={y} dy="0.35em">{common === null ? ["0", "¼", "½", "¾"][part * 4] : format.shortMs(common * part)}</text></g>;
+        const [x1, y1] = onCircle(OUTER + 1, part);
+        const [x2, y2] = onCircle(OUTER + 5, part);
+        const [x, y] = onCircle(OUTER + 12, part);
+        // Beside the mark, not over it.
+        const anchor = ["middle", "start", "middle", "end"][part * 4];
+        const down = ["-0.3em", "0.35em", "1em", "0.35em"][part * 4];
+        return <g class="tick" key={part}><path d={`M${x1} ${y1}L${x2} ${y2}`} /><text x={x} y={y} dy={down} style={{ textAnchor: anchor }}>{common === null ? ["0", "¼", "½", "¾"][part * 4] : format.shortMs(common * part)}</text></g>;
       })}
       {rhythms.map((rhythm, place) => {
         const index = jobs.indexOf(rhythm.job);
@@ -57,7 +66,7 @@ export function Rings({ rhythms, jobs, picked, turn }: Props) {
               tabindex: 0, role: "slider", "aria-label": `Shift of ${rhythm.job} in ms`,
               "aria-valuemin": 0, "aria-valuemax": rhythm.period, "aria-valuenow": rhythm.shift, "aria-valuetext": `${format.shortMs(rhythm.shift)} ms`,
               onPointerDown: (e: PointerEvent) => {
-                drag.current = { job: rhythm.job, from: at(e), shift: rhythm.shift };
+                drag.current = { job: rhythm.job, from: at(e), shift: rhythm.shift, to: null };
                 // The ring turns on when the pointer leaves the drawing.
                 svg.current!.setPointerCapture(e.pointerId);
                 e.preventDefault();
@@ -67,13 +76,13 @@ export function Rings({ rhythms, jobs, picked, turn }: Props) {
                 const to = { ArrowRight: by, ArrowUp: by, ArrowLeft: -by, ArrowDown: -by }[e.key];
                 if (to === undefined) return;
                 e.preventDefault();
-                turn(rhythm.job, wrap(rhythm.shift + to * rhythm.period, rhythm.period));
+                turn(rhythm.job, wrap(rhythm.shift + to * rhythm.period, rhythm.period), true);
               },
             } : {})}
           >
             <circle r={radius} class="track" stroke-width={step * 0.74} />
             {phases.map(([from, to]) => <path key={from} class="up" d={arcPath(radius, from, to)} stroke-width={step * 0.74} />)}
-            <g class="svg-badge" transform={`translate(${x} ${y})`}><circle r={Math.min(8, step * 0.37)} /><text dy="0.35em">{index + 1}</text></g>
+            {step * 0.37 >= 5 && <g class="svg-badge" transform={`translate(${x} ${y})`}><circle r={Math.min(8, step * 0.37)} /><text dy="0.35em">{index + 1}</text></g>}
           </g>
         );
       })}

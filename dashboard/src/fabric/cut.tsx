@@ -2,7 +2,7 @@
 // Cut a link of an emulated fabric, see where its flows go, and mend it.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { get, part } from "../api/client";
+import { callPages, get, part } from "../api/client";
 import type { Live } from "../api/live";
 import type { Flow } from "../api/types";
 import { Said, useChange } from "../operations/action";
@@ -14,6 +14,7 @@ import { DataTable } from "../ui/table";
 
 // Flows of a link that are followed. Chosen: more rows are not read.
 const FOLLOWED = 200;
+const ASK_AGAIN_MS = 1000;
 
 interface Props {
   live: Live;
@@ -31,7 +32,9 @@ export function CutLink({ live, cable, moved }: Props) {
   const [outcome, send] = useChange(cuts.again);
   const [asking, setAsking] = useState(false);
   const [before, setBefore] = useState<Flow[] | null>(null);
-  const [now, setNow] = useState<Flow[]>([]);
+  // null: not known yet.
+  const [now, setNow] = useState<Flow[] | null>(null);
+  const [lost, setLost] = useState(0);
   const confirm = useRef<HTMLButtonElement>(null);
   const mine = cuts.value?.cuts.some((one) => one.name === cable) ?? false;
 
@@ -42,27 +45,32 @@ export function CutLink({ live, cable, moved }: Props) {
   useEffect(() => {
     if (before === null) return undefined;
     let open = true;
+    let timer = 0;
     const names = new Set(before.map((flow) => flow.flow));
     const jobs = [...new Set(before.map((flow) => flow.job))];
-    Promise.all(jobs.map((job) => get<{ flows: Flow[] }>(`flows?job=${part(job)}&most=1000`))).then(
-      (answers) => open && setNow(answers.flatMap((one) => one.flows).filter((flow) => names.has(flow.flow))),
-      () => open && setNow([]),
+    Promise.all(jobs.map((job) => callPages<{ flows: Flow[] }>(`flows?job=${part(job)}&most=1000`, "flows"))).then(
+      (answers) => open && setNow(answers.flatMap((one) => one.value.flows).filter((flow) => names.has(flow.flow))),
+      () => {
+        if (open) timer = window.setTimeout(() => setLost((n) => n + 1), ASK_AGAIN_MS);
+      },
     );
     return () => {
       open = false;
+      clearTimeout(timer);
     };
-  }, [before, version]);
-  useEffect(() => moved?.(now), [now]);
+  }, [before, version, lost]);
+  useEffect(() => moved?.(now ?? []), [now]);
   useEffect(() => () => moved?.([]), []);
 
   if (index === undefined || !live.fabric.columns.emulated) return null;
   const cut = async () => {
     setAsking(false);
     const flows = await get<{ flows: Flow[] }>(`flows?through=${part(`${src}-${dst}`)}&most=${FOLLOWED}`).then((one) => one.flows, () => []);
+    setNow(null);
     await send(`${cable} is cut`, "PUT", `fabric/links/${part(cable)}/cut`);
     setBefore(flows);
   };
-  const paths = new Map(now.map((flow) => [flow.flow, flow]));
+  const paths = new Map((now ?? []).map((flow) => [flow.flow, flow]));
   return (
     <div class="cut">
       {!asking && !down && <button type="button" class="danger" disabled={outcome.busy} onClick={() => setAsking(true)}>Cut {cable}</button>}
@@ -84,7 +92,7 @@ export function CutLink({ live, cable, moved }: Props) {
           columns={[
             { title: "Flow", value: (flow) => flow.flow, show: (flow) => <PickButton pick={{ kind: "flow", id: flow.flow }}>{flow.flow}</PickButton> },
             { title: "Before", value: (flow) => inner(flow) },
-            { title: "Now", value: (flow) => inner(paths.get(flow.flow)), show: (flow) => (inner(paths.get(flow.flow)) === inner(flow) ? <span class="muted">the same path, until there is a new plan</span> : inner(paths.get(flow.flow))) },
+            { title: "Now", value: (flow) => inner(paths.get(flow.flow)), show: (flow) => (now === null ? <span class="muted">…</span> : !paths.has(flow.flow) ? <span class="muted">the flow has ended</span> : inner(paths.get(flow.flow)) === inner(flow) ? <span class="muted">the same path, until there is a new plan</span> : inner(paths.get(flow.flow))) },
           ]}
         />
       )}

@@ -2,6 +2,7 @@
 // What is picked, with the reasons of the plan.
 
 import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
 import type { Live } from "../api/live";
 import type { Flow, JobDetail, Stray } from "../api/types";
 import type { Fetched } from "../state/use_answer";
@@ -9,7 +10,7 @@ import { choose, hrefOf, state } from "../state/store";
 import * as format from "../ui/format";
 import { Facts, Fault } from "../ui/panel";
 import { JobName, PickButton } from "../ui/pick";
-import { useAnswer } from "../state/use_answer";
+import { useAnswer, usePages } from "../state/use_answer";
 import { part } from "../api/client";
 import { linkRows, linkTitle } from "./brief";
 import { CutLink } from "./cut";
@@ -46,24 +47,31 @@ function Job({ name, live, jobs, detail }: Omit<Props, "moved"> & { name: string
         ...(value?.shares_level_with.length ? [["shares its level with", value.shares_level_with.join(", ")] as [string, string]] : []),
       ]} />
       <p><a href={hrefOf({ kind: "job", id: name }, "jobs")}>Times, explanation and blame</a></p>
-      {value && <><h4>{value.flows.length === 1 ? "1 flow" : `${value.flows.length} flows`}</h4><Flows flows={value.flows} /></>}
+      {value && <><h4>{value.flows.length === 1 ? "1 flow" : `${value.flows.length} flows`}</h4><Flows key={name} flows={value.flows} /></>}
     </>
   );
 }
 
 const FLOWS_SHOWN = 40;
 
-export function Flows({ flows }: { flows: Flow[] }) {
+/** Flows with their paths; `more` fetches further ones, null: these are all. */
+export function Flows({ flows, more = null }: { flows: Flow[]; more?: (() => void) | null }) {
+  const [shown, setShown] = useState(FLOWS_SHOWN);
+  const hidden = flows.length - shown;
+  const next = () => {
+    setShown(shown + FLOWS_SHOWN);
+    if (hidden < FLOWS_SHOWN) more?.();
+  };
   return (
     <ul class="flows">
-      {flows.slice(0, FLOWS_SHOWN).map((f) => (
+      {flows.slice(0, shown).map((f) => (
         <li key={f.flow}>
           <PickButton pick={{ kind: "flow", id: f.flow }}>{f.path ? format.path(f.path) : `${f.flow.slice(f.job.length + 1).replace(">", " → ")} by ECMP`}</PickButton>
           <small>{f.source_port === null ? `DSCP ${f.dscp}` : `source port ${f.source_port}, DSCP ${f.dscp}`}</small>
           <span class="why">{f.why}</span>
         </li>
       ))}
-      {flows.length > FLOWS_SHOWN && <li class="muted">and {flows.length - FLOWS_SHOWN} more</li>}
+      {(hidden > 0 || more) && <li class="muted">{hidden > 0 && `and ${hidden} more `}<button type="button" onClick={next}>Show more flows</button></li>}
     </ul>
   );
 }
@@ -90,7 +98,7 @@ function OneFlow({ name, jobs, detail }: { name: string; jobs: string[]; detail:
 function Link({ id, live, jobs, moved }: { id: string; live: Live; jobs: string[]; moved: (flows: Flow[]) => void }) {
   const direction = live.fabric.byId.get(id);
   const one = direction === undefined ? null : live.fabric.direction(direction);
-  const flows = useAnswer<{ flows: Flow[] }>(one ? `flows?through=${part(`${one.src}-${one.dst}`)}&most=200` : null, live.tables.status.plan?.version);
+  const flows = usePages<{ flows: Flow[]; next: string | null }>(one ? `flows?through=${part(`${one.src}-${one.dst}`)}&most=200` : null, "flows", live.tables.status.plan?.version);
   if (direction === undefined || !one) return <p>This fabric has no link {id}.</p>;
   const shared = live.tables.shared[id] ?? live.tables.shared[`${one.src}>${one.dst}`];
   const through = (flows.value?.flows ?? []).filter((f) => f.path?.some((node, i) => node === one.src && f.path![i + 1] === one.dst));
@@ -102,7 +110,7 @@ function Link({ id, live, jobs, moved }: { id: string; live: Live; jobs: string[
       <p><a href={hrefOf({ kind: "link", id }, "circles")}>Circle of this link</a> · <a href={hrefOf({ kind: "link", id }, "operations")}>Drain</a></p>
       <CutLink live={live} cable={one.cable} moved={moved} />
       {flows.fault && <Fault fault={flows.fault} what="Its flows" />}
-      {flows.value && <><h4>{through.length === 0 ? "No planned flow uses this link" : "Planned flows on this link"}</h4><Flows flows={through} /></>}
+      {flows.value && <><h4>{through.length === 0 ? "No planned flow uses this link" : "Planned flows on this link"}</h4><Flows flows={through} more={flows.more} /></>}
     </>
   );
 }

@@ -26,6 +26,8 @@ export interface Scene {
 }
 
 const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", Arial, sans-serif';
+// Boxes below this width (pixels) do not hold a short name.
+const NAMED = 30;
 const SIGNS: Record<string, string> = { ready: "●", connecting: "◌", waiting: "◌", down: "✕" };
 
 export function paint(canvas: HTMLCanvasElement, scene: Scene): void {
@@ -215,9 +217,28 @@ function boxes(context: CanvasRenderingContext2D, scene: Scene): void {
     context.fillStyle = colour;
     context.fill(path);
   }
+  tierNames(context, scene);
   for (const [i, job] of scene.marked) outline(context, at, i, colours.jobs[job % colours.jobs.length]!, 2);
   if (scene.picked.box >= 0) outline(context, at, scene.picked.box, colours.accent, 2.6);
   if (scene.focus >= 0 && scene.focus !== scene.picked.box) outline(context, at, scene.focus, colours.accent, 1.4);
+}
+
+/** What each row is, where its boxes have no room for their names. */
+function tierNames(context: CanvasRenderingContext2D, { layout, at, colours }: Scene): void {
+  context.textAlign = "left";
+  layout.rows.forEach((tier, row) => {
+    const first = layout.boxes.findIndex((box) => box.row === row);
+    if (first < 0 || at.w[first]! >= NAMED) return;
+    const text = `${layout.boxes.reduce((sum, box) => sum + (box.row === row ? 1 : 0), 0)} ${tier === "leaf" ? "leaves" : `${tier}s`}`;
+    const top = at.y[first]! - 9;
+    context.fillStyle = colours.card;
+    context.globalAlpha = 0.9;
+    context.fillRect(4, top, context.measureText(text).width + 10, 18);
+    context.globalAlpha = 1;
+    context.fillStyle = colours.ink;
+    context.fillText(text, 9, top + 9.5);
+  });
+  context.textAlign = "center";
 }
 
 /** Hosts as cells: the upper half sends, the lower half receives. */

@@ -15,11 +15,14 @@ import { JobName, PickButton } from "../ui/pick";
 import { Chart, Spark } from "../ui/spark";
 import { DataTable } from "../ui/table";
 
+// Chosen: the figures of so many jobs are asked for every 2 s, those of more jobs less often.
+const JOBS_EVERY_2S = 1000;
+
 interface Recent { name: string; recent_ms: number[]; floor_breaches: number; shares_level_with: string[] }
 
 /** The table of all jobs. `brief`: fewer columns. */
 export function JobsTable({ live, jobs, brief = false }: { live: Live; jobs: string[]; brief?: boolean }) {
-  const recent = useAnswer<{ jobs: Recent[] }>("jobs", live.tables.status.plan?.version, 2000);
+  const recent = useAnswer<{ jobs: Recent[] }>("jobs?most=1000", live.tables.status.plan?.version, 2000 * Math.ceil(jobs.length / JOBS_EVERY_2S), "jobs?most=1000", "jobs");
   const lines = useMemo(() => new Map((recent.value?.jobs ?? []).map((job) => [job.name, job])), [recent.value]);
   const row = (name: string) => live.tables.jobs[name]!;
   const pick = state.address.pick;
@@ -33,14 +36,14 @@ export function JobsTable({ live, jobs, brief = false }: { live: Live; jobs: str
           { title: "Hosts", value: (name: string) => hostsOf(live, row(name)).join(", "), show: (name: string) => format.names(hostsOf(live, row(name))) },
         ]),
         { title: "Mean ms", number: true, value: (name) => row(name).mean_ms, show: (name) => format.ms(row(name).mean_ms) },
-        { title: "p99 ms", number: true, value: (name) => row(name).p99_ms, show: (name) => format.ms(row(name).p99_ms) },
+        ...(brief ? [] : [{ title: "p99 ms", number: true, value: (name: string) => row(name).p99_ms, show: (name: string) => format.ms(row(name).p99_ms) }]),
         { title: "Iterations", value: (name) => row(name).iterations, show: (name) => <><Spark values={lines.get(name)?.recent_ms ?? []} colour={jobColour(jobs.indexOf(name))} name={name} /><small>{format.count(row(name).iterations)}</small></> },
         { title: "Of alone", number: true, value: (name) => share(row(name).alone_ms, row(name).mean_ms), show: (name) => format.ratio(row(name).alone_ms, row(name).mean_ms) },
         { title: "Against ECMP", number: true, value: (name) => share(row(name).ecmp_ms, row(name).expected_ms), show: (name) => format.ratio(row(name).ecmp_ms, row(name).expected_ms) },
         { title: "Level", number: true, value: (name) => row(name).level },
         { title: "DSCP", number: true, value: (name) => row(name).dscp },
-        { title: "Shift ms", number: true, value: (name) => row(name).shift_ms, show: (name) => format.shortMs(row(name).shift_ms) },
-        { title: "Period ms", number: true, value: (name) => row(name).period_ms, show: (name) => (row(name).period_ms === null ? "no slots" : format.shortMs(row(name).period_ms)) },
+        { title: "Shift ms", number: true, value: (name) => row(name).shift_ms, show: (name) => (brief && row(name).period_ms === null ? "no slots" : format.shortMs(row(name).shift_ms)) },
+        ...(brief ? [] : [{ title: "Period ms", number: true, value: (name: string) => row(name).period_ms, show: (name: string) => (row(name).period_ms === null ? "no slots" : format.shortMs(row(name).period_ms)) }]),
       ]}
     />
   );
@@ -96,12 +99,12 @@ function JobPanels({ name, live, jobs, detail }: { name: string; live: Live; job
           ]} />
         )}
         <Facts rows={[
-          ["measured", `${format.ms(row.mean_ms)} ms`], ["expected", `${format.ms(row.expected_ms)} ms`], ["plain ECMP, expected", `${format.ms(row.ecmp_ms)} ms`],
-          ["alone", `${format.ms(row.alone_ms)} ms`], ["at most allowed", `${format.ms(row.floor_ms)} ms`],
+          ["measured", format.unitMs(row.mean_ms)], ["expected", format.unitMs(row.expected_ms)], ["plain ECMP, expected", format.unitMs(row.ecmp_ms)],
+          ["alone", format.unitMs(row.alone_ms)], ["at most allowed", format.unitMs(row.floor_ms)],
           ["of alone", format.ratio(row.alone_ms, row.mean_ms)], ["against ECMP", format.ratio(row.ecmp_ms, row.expected_ms)],
           ...(detail.value?.before_plan_ms == null ? [] : [["before its first plan, measured", `${format.ms(detail.value.before_plan_ms)} ms (${format.ratio(detail.value.before_plan_ms, row.mean_ms)})`] as [string, string]]),
         ]} />
-        {detail.value && <><h3>Flows and ports</h3><Flows flows={detail.value.flows} /></>}
+        {detail.value && <><h3>Flows and ports</h3><Flows key={name} flows={detail.value.flows} /></>}
       </Panel>
       <div class="column">
         <Panel id="explain" title="Why" readAt={explained.at}>

@@ -6,7 +6,7 @@ import { token } from "../api/client";
 import type { Live } from "../api/live";
 import type { AuditRecord, Readiness } from "../api/types";
 import { state } from "../state/store";
-import { useAnswer } from "../state/use_answer";
+import { useAnswer, usePages } from "../state/use_answer";
 import * as format from "../ui/format";
 import { Facts, Fault, Panel } from "../ui/panel";
 import { PickButton } from "../ui/pick";
@@ -93,15 +93,15 @@ function Token() {
 }
 
 function Audit() {
-  const { value, fault, at } = useAnswer<{ records: AuditRecord[] }>("audit?most=200", 0, 5000);
+  const { value, fault, at, more } = usePages<{ records: AuditRecord[]; next: string | null }>("audit?most=200", "records", 0, 5000);
   return (
     <Panel id="audit" title="Audit log" readAt={at}>
       {fault && <Fault fault={fault} what="The audit log" />}
       {value && (
         <DataTable
-          caption="Changes that were asked for" quiet rows={value.records} keyOf={(one) => `${one.time} ${one.method} ${one.path}`} empty="Nobody has asked for a change yet." pageSize={10}
+          caption="Changes that were asked for" quiet rows={value.records} keyOf={(one) => String(one.number)} empty="Nobody has asked for a change yet." pageSize={10} more={more}
           columns={[
-            { title: "When", value: (one) => one.time, show: (one) => one.time.replace("T", " ").slice(0, 19) },
+            { title: "When (UTC)", value: (one) => one.time, show: (one) => format.utc(Date.parse(one.time)) },
             { title: "Who", value: (one) => one.caller || "nobody known" },
             { title: "From", value: (one) => one.peer },
             { title: "What", value: (one) => `${one.method} ${one.path}` },

@@ -4,7 +4,7 @@
 import type { Live } from "../api/live";
 import type { PastPlan } from "../api/types";
 import { set, state } from "../state/store";
-import { useAnswer } from "../state/use_answer";
+import { useAnswer, usePages } from "../state/use_answer";
 import * as format from "../ui/format";
 import { Fault, Panel } from "../ui/panel";
 import { DataTable } from "../ui/table";
@@ -13,7 +13,7 @@ import { Said, useChange } from "./action";
 interface Difference { jobs: { job: string }[]; flows: { flow: string }[]; next: string | null }
 
 export function Plans({ live }: { live: Live }) {
-  const { value, fault, at, again } = useAnswer<{ plans: PastPlan[] }>("plans?most=50", live.tables.status.plan?.version, 10_000);
+  const { value, fault, at, again, more } = usePages<{ plans: PastPlan[]; next: string | null }>("plans?most=50", "plans", live.tables.status.plan?.version, 10_000);
   const compared = Number(state.address.more["compare"] ?? "") || null;
   const difference = useAnswer<Difference>(compared === null ? null : `plans/${compared}/diff?most=50`, live.tables.status.plan?.version);
   const [outcome, send] = useChange(again);
@@ -22,11 +22,11 @@ export function Plans({ live }: { live: Live }) {
       {fault && <Fault fault={fault} what="The history of plans" />}
       {value && (
         <DataTable
-          caption="Plans, the newest first" rows={value.plans} keyOf={(one) => String(one.version)} empty="No plan is stored yet." pageSize={8}
+          caption="Plans, the newest first" rows={value.plans} keyOf={(one) => String(one.version)} empty="No plan is stored yet." pageSize={8} more={more}
           picked={(one) => one.version === compared}
           columns={[
             { title: "Plan", number: true, value: (one) => one.version },
-            { title: "In force since", value: (one) => one.time_ns, show: (one) => new Date(one.time_ns / 1e6).toLocaleTimeString() },
+            { title: "In force since (UTC)", value: (one) => one.time_ns, show: (one) => format.utc(one.time_ns / 1e6) },
             { title: "Policy", value: (one) => one.policy },
             { title: "Reason", value: (one) => one.reason ?? null },
             {

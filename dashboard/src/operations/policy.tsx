@@ -60,7 +60,7 @@ export function PolicyPanel({ jobs }: { jobs: string[] }) {
         ]} />
       )}
       <form class="tools" onSubmit={(e) => { e.preventDefault(); void dryRun(); }}>
-        <label>Policy <select value={chosen} onChange={(e) => choose(e.currentTarget.value)}>
+        <label>Policy <select value={chosen} disabled={!present} onChange={(e) => choose(e.currentTarget.value)}>
           {(all.value?.policies ?? (present ? [{ name: present.name, policy: present, simulator_only: false, fault: "" }] : []))
             .filter((one) => !one.simulator_only && !one.fault).map((one) => <option key={one.name} value={one.name}>{one.name}</option>)}
         </select></label>

@@ -5,7 +5,7 @@ import { part } from "../api/client";
 import type { Live } from "../api/live";
 import type { TableEntry, TableSummary } from "../api/types";
 import { set, state } from "../state/store";
-import { useAnswer } from "../state/use_answer";
+import { useAnswer, usePages } from "../state/use_answer";
 import * as format from "../ui/format";
 import { Fault, Panel } from "../ui/panel";
 import { DataTable } from "../ui/table";
@@ -17,7 +17,7 @@ export function SwitchTables({ name, live }: { name: string; live: Live }) {
   const tables = useAnswer<{ tables: TableSummary[]; read_ns: number | null }>(base, live.tables.switches[name]?.entries, 5000);
   const table = state.address.more["table"] || null;
   const which = WHICH.find((one) => one === state.address.more["which"]) ?? "desired";
-  const entries = useAnswer<{ entries: TableEntry[]; next: string | null; read_ns: number | null }>(table === null ? null : `${base}/${part(table)}?state=${which}&most=500`, live.tables.switches[name]?.entries);
+  const entries = usePages<{ entries: TableEntry[]; next: string | null; read_ns: number | null }>(table === null ? null : `${base}/${part(table)}?state=${which}&most=500`, "entries", live.tables.switches[name]?.entries);
   return (
     <Panel id="tables" title={`Tables of ${name}`} measuredNs={tables.value?.read_ns} readAt={tables.at}>
       {tables.fault && <Fault fault={tables.fault} what="Table entries" />}
@@ -41,7 +41,7 @@ export function SwitchTables({ name, live }: { name: string; live: Live }) {
           {entries.fault && <Fault fault={entries.fault} what={`Entries of ${table}`} />}
           {entries.value && (
             <DataTable
-              caption={`Entries of ${table}`} rows={entries.value.entries} keyOf={(one) => JSON.stringify(one)} empty={which === "difference" ? "The switch holds what it should." : "No entry."} pageSize={12}
+              caption={`Entries of ${table}`} rows={entries.value.entries} keyOf={(one) => JSON.stringify(one)} empty={which === "difference" ? "The switch holds what it should." : "No entry."} pageSize={12} more={entries.more}
               columns={[
                 { title: "Match", value: (one) => text(one.match) },
                 { title: "Action", value: (one) => `${one.action}(${text(one.params)})` },

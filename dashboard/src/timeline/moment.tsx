@@ -25,6 +25,7 @@ export function Moment({ live, at, jobs }: { live: Live; at: number; jobs: strin
   return (
     <Panel id="moment" title={`The fabric at ${format.time(value?.time_ns ?? at)}`} measuredNs={value?.time_ns}>
       {fault && <Fault fault={fault} what="The fabric of then" />}
+      {!value && !fault && <p class="muted">…</p>}
       {value && then && (
         <>
           <FabricMap live={then} flows={[]} jobs={jobs} />

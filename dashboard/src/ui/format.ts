@@ -29,6 +29,11 @@ export function ms(value: Maybe): string {
   return value == null ? DASH : value.toFixed(1);
 }
 
+/** Milliseconds with one decimal and the unit. */
+export function unitMs(value: Maybe): string {
+  return value == null ? DASH : `${value.toFixed(1)} ms`;
+}
+
 /** Milliseconds with at most one decimal, without the unit: 336, 10.5. */
 export function shortMs(value: Maybe): string {
   return value == null ? DASH : String(Math.round(value * 10) / 10);
@@ -52,6 +57,11 @@ export function time(ns: Maybe): string {
   const minutes = Math.floor(seconds / 60);
   const rest = `${Math.floor(seconds % 60)} s`;
   return minutes < 60 ? `${minutes} min ${rest}` : `${Math.floor(minutes / 60)} h ${minutes % 60} min ${rest}`;
+}
+
+/** Host time in ms since 1970 -> "2026-11-23 12:27:03", in UTC. */
+export function utc(ms: number): string {
+  return new Date(ms).toISOString().replace("T", " ").slice(0, 19);
 }
 
 /** 1 -> "once", 2 -> "twice", 3 -> "3 times". */

@@ -7,6 +7,8 @@ import "uplot/dist/uPlot.min.css";
 import * as format from "./format";
 
 const [WIDTH, HEIGHT] = [132, 30];
+// Steps of the axis of iterations and seconds: there is no half iteration.
+const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 1_000_000];
 
 /** The line's scale spans at least 5 %, so that small differences look small. */
 export function Spark({ values, colour, name }: { values: number[]; colour: string; name: string }) {
@@ -42,7 +44,7 @@ export function Chart({ xs, lines, unit, xUnit, height = 180, label }: { xs: num
       legend: { live: false },
       cursor: { drag: { x: false, y: false } },
       scales: { x: { time: false } },
-      axes: [{ ...axis, label: xUnit, labelSize: 18, size: 34 }, { ...axis, label: unit, labelSize: 18, size: 56 }],
+      axes: [{ ...axis, label: xUnit, labelSize: 18, size: 34, incrs: WHOLE }, { ...axis, label: unit, labelSize: 18, size: 56 }],
       series: [{}, ...lines.map((l) => ({ label: l.label, stroke: resolve(l.colour), width: 1.6, ...(l.dash ? { dash: l.dash } : {}), points: { show: false } }))],
     }, [xs, ...lines.map((l) => l.values)] as uPlot.AlignedData, box);
     plot.current = made;

@@ -22,12 +22,14 @@ interface Props<T> {
   /** Where a heading says the same already. */
   quiet?: boolean;
   pageSize?: number;
+  /** Fetches more rows; null: these are all. */
+  more?: (() => void) | null;
 }
 
 const PAGE = 25;
 const compare = new Intl.Collator("en", { numeric: true }).compare;
 
-export function DataTable<T>({ caption, columns, rows, keyOf, picked, empty, quiet, pageSize = PAGE }: Props<T>) {
+export function DataTable<T>({ caption, columns, rows, keyOf, picked, empty, quiet, pageSize = PAGE, more = null }: Props<T>) {
   const [sort, setSort] = useState<{ by: number; up: boolean } | null>(null);
   const [words, setWords] = useState("");
   const [page, setPage] = useState(0);
@@ -46,15 +48,16 @@ export function DataTable<T>({ caption, columns, rows, keyOf, picked, empty, qui
   const pages = Math.max(1, Math.ceil(found.length / pageSize));
   const at = Math.min(page, pages - 1);
   const shown = found.slice(at * pageSize, (at + 1) * pageSize);
-  const long = rows.length > pageSize;
+  const long = rows.length > pageSize || more !== null;
   return (
     <div class="table-box">
       {long && (
         <div class="table-tools">
           <label>Find <input type="search" value={words} aria-label={`Find in ${caption}`} onInput={(e) => { setWords(e.currentTarget.value); setPage(0); }} /></label>
-          <span class="muted">{found.length === 0 ? "none" : `${at * pageSize + 1}–${at * pageSize + shown.length} of ${found.length}`}</span>
+          <span class="muted">{found.length === 0 ? "none" : `${at * pageSize + 1}–${at * pageSize + shown.length} of ${found.length}${more ? " or more" : ""}`}</span>
           <button type="button" disabled={at === 0} onClick={() => setPage(at - 1)} aria-label={`Previous page of ${caption}`}>‹</button>
           <button type="button" disabled={at >= pages - 1} onClick={() => setPage(at + 1)} aria-label={`Next page of ${caption}`}>›</button>
+          {more && <button type="button" onClick={more} aria-label={`More of ${caption}`}>More</button>}
         </div>
       )}
       <div class="scroll" tabIndex={0} role="region" aria-label={caption}>

@@ -64,7 +64,7 @@ function Results({ answer, jobs, present }: { answer: WhatIf; jobs: string[]; pr
   const shown = names.slice(0, JOBS_SHOWN);
   return (
     <>
-      <p>{format.shortMs(answer.horizon_ms)} ms of the fabric were simulated. Bars of jobs: mean iteration, as a multiple of the iteration alone; shorter is better.</p>
+      <p>{format.time(answer.horizon_ms * 1e6)} of the fabric were simulated. Bars of jobs: mean iteration, as a multiple of the iteration alone; shorter is better.</p>
       <div class="scroll" tabIndex={0} role="region" aria-label="Iterations by policy">
         <table class="bars">
           <caption>Iterations by policy{names.length > shown.length ? `; the ${shown.length} worst off of ${names.length} jobs` : ""}</caption>
@@ -81,7 +81,7 @@ function Row({ one, shown, jobs, most, present }: { one: Result; shown: string[]
   return (
     <tr data-row={one.policy} class={one.policy === present ? "picked" : ""}>
       <th scope="row">{one.policy}{one.policy === present && <small> in force</small>}</th>
-      <td>{one.fault ?? (one.worst ? <><strong>{one.worst.job}</strong> {one.worst.ratio.toFixed(2)}×</> : "–")}</td>
+      <td>{one.fault ?? (one.worst ? <><strong>{one.worst.job}</strong> {one.worst.ratio === null ? "ends no iteration" : `${one.worst.ratio.toFixed(2)}×`}</> : "–")}{one.note && <small>{one.note}</small>}</td>
       <td>{one.gpu_utilisation == null ? "–" : <><Bar part={one.gpu_utilisation} colour="var(--accent)" />{format.percent(100 * one.gpu_utilisation)} of the time</>}</td>
       {shown.map((name) => {
         const job = found.get(name);

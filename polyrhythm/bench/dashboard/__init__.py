@@ -35,6 +35,7 @@ from controller.northbound import assets_dir
 from controller.northbound.differences import DifferenceLog
 from controller.northbound.stream_state import StreamFabric
 from controller.wire import agent_pb2 as pb
+from controller.wire.time_slices import default_time_slices, short_time_slices
 from hostagent.session import ControllerSession
 from polyrhythm.bench.dashboard.page import NoBrowserError, measure_page
 from polyrhythm.bench.dashboard.stand_in import StandIn, large
@@ -195,6 +196,8 @@ def _asker(address: str) -> Iterator[_Asker]:
     agents = [_Asker() for _ in hosts]
     names = [host.name for host in hosts]
     flow = pb.FlowSpec(name=f"{JOB}/flow", src=names[0], dst=names[1], bytes_per_iteration=1 << 30)
+    # As a real agent has them.
+    short_time_slices()
     try:
         for rank, (host, agent) in enumerate(zip(hosts, agents, strict=True)):
             hello = pb.Hello(host=host.name, ip=host.ip, pinning="none", protocol=1)
@@ -221,6 +224,7 @@ def _asker(address: str) -> Iterator[_Asker]:
         until(lambda: agents[0].ask_once(flow.name) < 1.0, "the first answer")
         yield agents[0]
     finally:
+        default_time_slices()
         for agent in agents:
             if agent.session is not None:
                 agent.session.stop()

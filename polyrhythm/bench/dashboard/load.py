@@ -2,7 +2,8 @@
 """Loads a web server from a process of its own: event streams that are read, and requests at an even rate.
 
 `python -m polyrhythm.bench.dashboard.load URL STREAMS REQUESTS_PER_S SECONDS` prints the line {"ready": true}
-once all streams have their keyframe, then the figures as one line of JSON.
+once all streams have their keyframe, then the figures as one line of JSON. The process has a low priority
+(nice 10), because it stands for browsers and scripts on other machines.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import sys
 import time
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
+
+from polyrhythm.bench.hostfabric import NICENESS
 
 PATHS = ("jobs", "plan", "fabric/switches", "fabric/links?most=50", "alarms", "drains", "policy", "event-log")
 """What is asked for in turn. `plan` answers 404 before the first plan, which is an answer too."""
@@ -139,5 +143,6 @@ async def load(url: str, streams: int, per_s: int, seconds: float) -> dict[str, 
 
 
 if __name__ == "__main__":
+    os.nice(NICENESS)
     _, where, wanted, rate, length = sys.argv
     print(json.dumps(asyncio.run(load(where, int(wanted), int(rate), float(length)))), flush=True)

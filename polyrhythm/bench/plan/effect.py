@@ -14,24 +14,25 @@ leaf. Jobs of HOSTS_A_JOB hosts with declared profiles arrive and leave, JOBS_A_
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import heapq
 import json
 import statistics
+import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
+from controller.process.latency import switch_threads_often
 from controller.wire import agent_pb2 as pb
-from hostagent.session import ControllerSession
+from controller.wire.time_slices import default_time_slices, short_time_slices
 from polyrhythm.bench.hostfabric import RATE_BPS, fabric
-from polyrhythm.bench.processes import last_words, line, process, until
-from topo.graph import Host
+from polyrhythm.bench.plan.agent_stand_ins import AgentStandIns, JobArrival, connected, until
+from polyrhythm.bench.processes import last_words, line, process
 
 SIZES = (64, 32)
 """Leaves, each with one host, and spines: 96 switches, 64 agents."""
@@ -49,76 +50,6 @@ POOL = "pool"
 _MS = 1_000_000
 
 
-@dataclass
-class JobArrival:
-    """A job that arrives. `missing` are the flows and the hosts that have not been told yet."""
-
-    began_s: float
-    missing: set[str]
-    ended_s: float | None = None
-
-
-@dataclass
-class AgentStandIns:
-    """The sessions of all agents, and what they have been told."""
-
-    sessions: dict[str, ControllerSession] = field(default_factory=dict)
-    up: set[str] = field(default_factory=set)
-    arrivals: dict[str, JobArrival] = field(default_factory=dict)
-    asked: dict[str, float] = field(default_factory=dict)
-    answers_s: list[float] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def said(self, host: str, message: pb.ControllerMessage) -> None:
-        """The controller has sent a message to the agent of `host`."""
-        now = time.monotonic()
-        kind = message.WhichOneof("body")
-        with self.lock:
-            if kind == "welcome":
-                self.up.add(host)
-            elif kind == "flow":
-                flow = message.flow.flow
-                asked = self.asked.pop(flow, None)
-                if asked is not None:
-                    self.answers_s.append(now - asked)
-                elif message.flow.source_port:
-                    self._told(flow.partition("/")[0], flow, now)
-            elif kind == "schedule":
-                self._told(message.schedule.job, host, now)
-
-    def _told(self, job: str, what: str, now: float) -> None:
-        arrival = self.arrivals.get(job)
-        if arrival is not None and what in arrival.missing:
-            arrival.missing.discard(what)
-            if not arrival.missing:
-                arrival.ended_s = now
-
-    def arrive(self, job: pb.JobJoin) -> None:
-        """All workers of a job join, and ask for the paths of their flows."""
-        names = {f.src: f.name for f in job.flows}
-        with self.lock:
-            self.arrivals[job.job] = JobArrival(time.monotonic(), {*job.hosts, *names.values()})
-        for rank, host in enumerate(job.hosts):
-            joined = pb.JobJoin()
-            joined.CopyFrom(job)
-            joined.rank = rank
-            self.sessions[host].send(pb.AgentMessage(job_join=joined))
-            self.sessions[host].send(pb.AgentMessage(flow_request=pb.FlowRequest(flow=names[host])))
-
-    def leave(self, job: pb.JobJoin) -> None:
-        """All workers of a job leave."""
-        for rank, host in enumerate(job.hosts):
-            self.sessions[host].send(pb.AgentMessage(job_leave=pb.JobLeave(job=job.job, rank=rank)))
-
-    def ask(self, flow: pb.FlowSpec) -> None:
-        """Ask for the path of a flow, unless the last question for it waits still."""
-        with self.lock:
-            if flow.name in self.asked:
-                return
-            self.asked[flow.name] = time.monotonic()
-        self.sessions[flow.src].send(pb.AgentMessage(flow_request=pb.FlowRequest(flow=flow.name)))
-
-
 def measure(seed: int, runs: int) -> dict[str, Any]:
     """All figures by name. The jobs arrive once, whatever `runs` is: each of them is a measurement.
 
@@ -126,6 +57,11 @@ def measure(seed: int, runs: int) -> dict[str, Any]:
         RuntimeError: a process did not start, or the first job had no effect.
     """
     with tempfile.TemporaryDirectory(prefix="polyrhythm-") as folder, contextlib.ExitStack() as stack:
+        # As the agents have them that this process stands for. Those share no interpreter either.
+        short_time_slices()
+        stack.callback(default_time_slices)
+        stack.callback(sys.setswitchinterval, sys.getswitchinterval())
+        switch_threads_often()
         try:
             return _measure(Path(folder), stack, Random(f"{seed}/bench plan/effect"))
         except (RuntimeError, OSError) as error:
@@ -142,23 +78,28 @@ def _measure(folder: Path, stack: contextlib.ExitStack, rng: Random) -> dict[str
         process("-m", "polyrhythm", "controller", f"--fabric={description}", log=folder / "controller.log")
     )
     address = json.loads(line(controller, folder / "controller.log"))["agents"]
+    return asyncio.run(_figures_of(address, rng))
+
+
+async def _figures_of(address: str, rng: Random) -> dict[str, float | int]:
     hosts = fabric(*SIZES, hosts_per_leaf=1).hosts
-    agents = stack.enter_context(_connected(address, hosts))
-    pool = job(POOL, [h.name for h in hosts[: max(HOSTS_A_JOB, len(hosts) // 2)]], rng)
-    agents.arrive(pool)
-    until(lambda: agents.arrivals[POOL].ended_s, "the first plan")
-    # The first plans of a process load and compile kernels; the bounds are those of a controller that runs.
-    for number in range(2 * JOBS_A_SECOND):
-        first = job(f"first{number}", [h.name for h in rng.sample(hosts, HOSTS_A_JOB)], rng)
-        agents.arrive(first)
-        until(lambda name=first.job: agents.arrivals[name].ended_s, "the effect of a job")  # type: ignore[misc]
-        agents.leave(first)
-    agents.arrivals.clear()
-    jobs = [
-        job(f"j{number}", [h.name for h in rng.sample(hosts, HOSTS_A_JOB)], rng) for number in range(JOBS)
-    ]
-    _offer(agents, jobs, pool.flows)
-    return figures(agents.arrivals, agents.answers_s, len(agents.asked))
+    async with connected(address, hosts) as agents:
+        pool = job(POOL, [h.name for h in hosts[: max(HOSTS_A_JOB, len(hosts) // 2)]], rng)
+        agents.arrive(pool)
+        await until(lambda: agents.arrivals[POOL].ended_s, "the first plan")
+        # The first plans of a process load and compile kernels; the bounds are those of one that runs.
+        for number in range(2 * JOBS_A_SECOND):
+            first = job(f"first{number}", [h.name for h in rng.sample(hosts, HOSTS_A_JOB)], rng)
+            agents.arrive(first)
+            arrival = agents.arrivals[first.job]
+            await until(lambda arrival=arrival: arrival.ended_s, "the effect of a job")  # type: ignore[misc]
+            agents.leave(first)
+        agents.arrivals.clear()
+        jobs = [
+            job(f"j{number}", [h.name for h in rng.sample(hosts, HOSTS_A_JOB)], rng) for number in range(JOBS)
+        ]
+        await _offer(agents, jobs, pool.flows)
+        return figures(agents.arrivals, agents.answers_s, len(agents.asked))
 
 
 def figures(
@@ -197,7 +138,7 @@ def job(name: str, hosts: list[str], rng: Random) -> pb.JobJoin:
     )
 
 
-def _offer(agents: AgentStandIns, jobs: Sequence[pb.JobJoin], flows: Sequence[pb.FlowSpec]) -> None:
+async def _offer(agents: AgentStandIns, jobs: Sequence[pb.JobJoin], flows: Sequence[pb.FlowSpec]) -> None:
     """Let the jobs arrive and leave while agents ask for flows; then wait for the last effects."""
     # (when, kind, number); of one time, jobs go first.
     todo = [(n / JOBS_A_SECOND, 0, n) for n in range(len(jobs))]
@@ -208,7 +149,7 @@ def _offer(agents: AgentStandIns, jobs: Sequence[pb.JobJoin], flows: Sequence[pb
     began = time.monotonic()
     while todo:
         due, kind, number = heapq.heappop(todo)
-        time.sleep(max(0.0, began + due - time.monotonic()))
+        await asyncio.sleep(max(0.0, began + due - time.monotonic()))
         if kind == 0:
             agents.arrive(jobs[number])
         elif kind == 1:
@@ -221,31 +162,7 @@ def _offer(agents: AgentStandIns, jobs: Sequence[pb.JobJoin], flows: Sequence[pb
             agents.ask(flows[number % len(flows)])
     end = time.monotonic() + END_S
     while time.monotonic() < end and (agents.asked or any(a.missing for a in agents.arrivals.values())):
-        time.sleep(0.02)
-
-
-@contextlib.contextmanager
-def _connected(address: str, hosts: Sequence[Host]) -> Iterator[AgentStandIns]:
-    """The sessions of the agents of all hosts."""
-    agents = AgentStandIns()
-    for host in hosts:
-        hello = pb.Hello(host=host.name, ip=host.ip, pinning="verbs", protocol=1)
-
-        def connected(name: str = host.name, hello: pb.Hello = hello) -> None:
-            agents.sessions[name].send(pb.AgentMessage(sequence=1, hello=hello))
-
-        def said(message: pb.ControllerMessage, name: str = host.name) -> None:
-            agents.said(name, message)
-
-        agents.sessions[host.name] = ControllerSession((address,), said, lambda: None, connected)
-    for session in agents.sessions.values():
-        session.start()
-    try:
-        until(lambda: len(agents.up) == len(hosts), "the sessions of the agents")
-        yield agents
-    finally:
-        for session in agents.sessions.values():
-            session.stop()
+        await asyncio.sleep(0.02)
 
 
 def _p99(values: Sequence[float]) -> float:

@@ -82,7 +82,11 @@ def test_the_entities_under_way_are_bounded():
 
 
 # All counters so many times: far more than an HTTP/2 window, so that the answer waits for its client.
-MUCH = p4r.ReadRequest(device_id=1, entities=[p4r.Entity(counter_entry=p4r.CounterEntry())] * 40)
+MUCH = p4r.ReadRequest(device_id=1, entities=[p4r.Entity(counter_entry=p4r.CounterEntry())] * 10)
+
+
+# A window that does not grow, so that little is much.
+OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0)]
 
 
 def test_reads_that_nobody_takes_give_way(start_rig, connect, config, monkeypatch):
@@ -94,10 +98,7 @@ def test_reads_that_nobody_takes_give_way(start_rig, connect, config, monkeypatc
     primary.arbitrate(1)
     primary.set_config(config)
     wanted = len(list(primary.stub.Read(MUCH, timeout=PATIENCE_S)))
-    channels = [
-        grpc.insecure_channel(rig.server.address, options=[("grpc.use_local_subchannel_pool", 1)])
-        for _ in range(12)
-    ]
+    channels = [grpc.insecure_channel(rig.server.address, options=OWN_CONNECTION) for _ in range(12)]
     try:
         calls = []
         for channel in channels:

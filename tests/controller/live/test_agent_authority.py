@@ -117,7 +117,7 @@ def test_a_pending_job_of_others_takes_no_flow_of_a_host_that_has_not_joined() -
 def test_an_announced_name_comes_back_from_every_name_of_its_job(name: str, host: str) -> None:
     announced = replace(job("x", host), name=name, flows=())
     if name_fault(announced):
-        assert not name.isprintable() or "/" in name or f"@{host}" in name
+        assert not name.isprintable() or "/" in name or f"@{host}" in name or name in (".", "..")
         return
     names = candidate_names(announced)
     for other in (next(names), next(names), next(names)):

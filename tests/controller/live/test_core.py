@@ -25,6 +25,7 @@ from controller.live.link_state import (
     build_link_probe,
     parse_link_probe,
 )
+from controller.live.measuring import MeasureSettings
 from controller.live.messages import (
     AgentUp,
     FlowAsked,
@@ -46,7 +47,7 @@ from controller.live.notices import (
 )
 from controller.live.plan_inputs import PLAN_LEAD_NS
 from controller.live.settings import CoreSettings
-from controller.model.job import Phase, Profile
+from controller.model.job import Confidence, Measurement, Phase, Profile
 from controller.model.traffic import TRAFFIC_CLASSES
 from controller.planner import POLICIES, plan
 from controller.process.clock import PeriodicTimer
@@ -87,6 +88,29 @@ def test_jobs_of_one_moment_share_one_plan():
     asked = core.plan_input()
     assert [j.name for j in asked.jobs] == ["a", "b"]
     assert asked.epoch_ns == 5 + PLAN_LEAD_NS
+    assert not core.wants_plan
+
+
+def test_a_worker_that_has_measured_another_profile_is_planned_for_anew():
+    """Agents observe jobs that say nothing: the worker that was wrong leaves, and joins with what it sees now."""
+    core = new_core()
+    wrong = job("a", "h1", "h3")
+    join(core, wrong)
+    replan(core)
+    period = wrong.profile.period_ns
+    core.handle(WorkerLeft("h3", 1, "a"))
+    a_little = replace(wrong.profile, period_ns=round(1.1 * period))
+    core.handle(WorkerJoined("h3", 1, replace(wrong, profile=a_little)))
+    assert not core.wants_plan
+    core.handle(WorkerLeft("h3", 1, "a"))
+    longer = replace(wrong.profile, period_ns=11 * period)
+    flows = tuple(replace(f, bytes_per_iteration=7 * f.bytes_per_iteration) for f in wrong.flows)
+    core.handle(WorkerJoined("h3", 1, replace(wrong, profile=longer, flows=flows)))
+    assert core.wants_plan
+    (planned,) = core.plan_input().jobs
+    assert (planned.profile, planned.flows) == (longer, flows)
+    # One that has not left says what it measured when it began.
+    core.handle(WorkerJoined("h1", 0, wrong))
     assert not core.wants_plan
 
 
@@ -539,3 +563,88 @@ def test_a_period_is_corrected_only_beyond_what_it_is_known_to(width_ms, own_ms,
     assert found[:-1] == [None] * 4
     last = found[-1].period_ns if found[-1] is not None else None
     assert last == (None if agreed is None else pytest.approx(agreed * MS, abs=MS))
+
+
+@pytest.mark.parametrize(("first", "communication_ms", "corrected"), [
+    (0, 190, False), (0, 122, True), (20, 190, True),
+], ids=["collides at first", "computes for longer", "collides when all have settled"])  # fmt: skip
+def test_jobs_that_collide_until_all_have_found_their_slots_keep_their_periods(
+    first, communication_ms, corrected
+):
+    one_spine = leaf_spine(2, 1, 2, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
+    unmeasured = MeasureSettings(enabled=False)
+    core = Core(CoreSettings(one_spine, POLICIES["polyrhythm"], 1, False, 10_000, measure=unmeasured))
+    for name, hosts in (("a", ("h1", "h3")), ("b", ("h2", "h4"))):
+        join(core, job(name, *hosts))
+        measured = Measurement(6, 120 * MS, 140 * MS, None, "iterations")
+        core.registry.take_measured(replace(core.registry.get(name), measured=measured))
+    replan(core)
+    period = core.plan.jobs["b"].period_ns
+    assert period is not None
+    start = core.plan.epoch_ns + core.plan.jobs["b"].shift_ns + first * period
+    for index in range(5):
+        end = start + 330 * MS
+        core.now_ns = end
+        core.handle(IterationReport("h2", "b", 0, index, start, end, communication_ms * MS, 1, 0, 0, 0))
+        start = end
+    assert (core.registry.get("b").profile.period_ns != 260 * MS) == corrected
+
+
+def two_measured(slots):
+    """A core that measures, and two jobs on one link that it has measured: 260 ms, 120 of them communicating.
+    Its policy has `slots` or levels only."""
+    fabric = leaf_spine(2, 1, 2, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
+    measure = MeasureSettings(window_ns=60_000 * MS)
+    policy = POLICIES["polyrhythm" if slots else "crux"]
+    core = Core(CoreSettings(fabric, policy, 1, False, 10_000, measure=measure))
+    for name, hosts in (("a", ("h1", "h3")), ("b", ("h2", "h4"))):
+        own = job(name, *hosts)
+        known = Confidence(3 * MS, ((MS, MS),))
+        measured = replace(own, measured=Measurement(6, 120 * MS, 140 * MS, None, "iterations", known))
+        join(core, own)
+        core.measuring.restored(measured)
+        core.registry.take_measured(measured)
+    core.wants_plan = True
+    replan(core)
+    assert core.measuring.profiled is None
+    assert (core.plan.jobs["b"].period_ns is not None) == slots
+    return core
+
+
+def reports(core, name, count, own_ms, communication_ms):
+    """So many iterations of a job, one after another, each as long."""
+    start = core.now_ns
+    hosts = core.registry.get(name).hosts
+    for index in range(count):
+        end = start + own_ms * MS
+        core.now_ns = end
+        for rank, host in enumerate(hosts):
+            core.handle(
+                IterationReport(host, name, rank, index, start, end, communication_ms * MS, 1, 0, 0, 0)
+            )
+        start = end
+
+
+@pytest.mark.parametrize(("count", "own_ms", "communication_ms", "doubted"), [
+    (50, 290, 150, True), (30, 290, 150, False), (50, 265, 125, False), (50, 290, 122, False),
+], ids=["long", "not for long", "by little", "computes for longer"])  # fmt: skip
+def test_a_job_that_long_communicates_for_longer_is_measured_and_not_believed(
+    count, own_ms, communication_ms, doubted, caplog
+):
+    """After new slots 8 periods do not count, after a measurement 18 iterations, then 12 in a row do."""
+    core = two_measured(slots=True)
+    with caplog.at_level("INFO"):
+        reports(core, "b", count, own_ms, communication_ms)
+    assert core.measuring.waits("b") == doubted
+    assert ("it communicates for longer than when it was measured" in caplog.text) == doubted
+    assert (core.registry.get("b").profile.period_ns == 260 * MS) == (communication_ms == 150)
+
+
+@pytest.mark.parametrize(("own_ms", "doubted"), [(240, True), (258, False), (300, False)])
+def test_a_job_without_slots_that_is_faster_than_measured_is_measured_again(own_ms, doubted):
+    core = two_measured(slots=False)
+    # A measured job rests for 18 iterations.
+    reports(core, "b", 30, own_ms, own_ms - 60)
+    assert core.measuring.waits("b") == doubted
+    assert core.wants_plan == doubted
+    assert core.registry.get("b").profile.period_ns == 260 * MS

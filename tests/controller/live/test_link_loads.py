@@ -88,6 +88,7 @@ def test_columns_say_the_same_as_the_links_one_by_one(seed: int) -> None:
             )
             assert columns.queue_packets[number] == (-1 if link.queue_packets is None else link.queue_packets)
             assert columns.up[number] == link.up
+            assert columnar.at((link.src, link.src_port)) == link
         stream = StreamFabric(TWICE)
         shown = replace(view(0), topology=TWICE, links=columnar, jobs=(), plan=None)
         one_by_one = replace(shown, links=tuple(columnar))

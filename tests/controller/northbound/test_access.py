@@ -111,8 +111,7 @@ def test_without_a_valid_token_only_health_is_answered(rules: AccessRules) -> No
     paths = (
         "metrics",
         "api/v1/jobs",
-        "api/v1/view",
-        "api/v1/events",
+        "api/v1/stream",
         "api/v1/docs",
         "api/v1/openapi.json",
         "",

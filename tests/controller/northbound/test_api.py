@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from controller.model.job import Confidence, Measurement, Phase, Profile
 from controller.model.view import FallbackFlow, JobView, LinkLoad
 from controller.northbound import render
+from controller.northbound.paging import PageStart
 
 DOC = Path(__file__).parents[3] / "docs" / "api.md"
 
@@ -44,7 +45,7 @@ def api(server: Running) -> Iterator[httpx.Client]:
 def test_jobs_carry_times_levels_and_reasons(api: httpx.Client) -> None:
     body = api.get("jobs").raise_for_status().json()
     assert body["time_ns"] == view(5).time_ns
-    assert [j["name"] for j in body["jobs"]] == ["vgg19", "vgg16", "resnet50"]
+    assert [j["name"] for j in body["jobs"]] == ["resnet50", "vgg16", "vgg19"]
     vgg16 = body["jobs"][1]
     want = view(5).jobs[1]
     assert vgg16["recent_ms"] == list(want.recent_ms)
@@ -62,12 +63,15 @@ def test_flows_that_fell_back_are_told_with_their_reason() -> None:
     flow = next(iter(view(5).plan.flows))
     fell = FallbackFlow(flow, "h1", 50_000, 7, "9 % of packets sent again")
     shown = replace(view(5), fallback_flows=(fell,))
-    out = render.view(shown).model_dump()
-    assert out["fallback_flows"] == (
-        {"flow": flow, "host": "h1", "source_port": 50_000, "since_ns": 7, "why": fell.why},
-    )
-    assert [f["flow"] for f in out["plan"]["flows"] if f["fallback_reason"] == fell.why] == [flow]
-    assert sum(f["fallback_reason"] is None for f in out["plan"]["flows"]) == len(shown.plan.flows) - 1
+    flows = render.plan(shown.plan, shown.fallback_flows).flows
+    assert [f.flow for f in flows if f.fallback_reason == fell.why] == [flow]
+    assert sum(f.fallback_reason is None for f in flows) == len(shown.plan.flows) - 1
+    with running(shown) as handle, httpx.Client(base_url=handle.url + "api/v1/", timeout=300) as api:
+        for fallen in (True, False):
+            body = api.get("flows", params={"fallback": fallen}).raise_for_status().json()
+            assert {f["flow"] for f in body["flows"]} == (
+                {flow} if fallen else shown.plan.flows.keys() - {flow}
+            )
     owner = next(j for j in shown.jobs if j.name == flow.split("/")[0])
     detail = render.job_detail(owner, shown.plan, shown.fallback_flows)
     assert [f.fallback_reason for f in detail.flows if f.flow == flow] == [fell.why]
@@ -132,13 +136,14 @@ def test_plan_has_policy_reasons_and_shared_links(api: httpx.Client) -> None:
     }
     assert body["epoch_ns"] == 150 * MS
     assert [(j["job"], j["shift_ms"]) for j in body["jobs"]] == [
-        ("vgg19", 0),
-        ("vgg16", 168),
         ("resnet50", 21),
+        ("vgg16", 168),
+        ("vgg19", 0),
     ]
     assert len(body["flows"]) == 6
     assert all(f["why"] for f in body["flows"] + body["jobs"])
     assert body["links"][0] == {"src": "leaf1", "dst": "spine2", "jobs": ["vgg16", "vgg19"], "score": 1.0}
+    assert body["next"] is None
 
 
 def test_fabric_has_every_direction_of_every_cable(api: httpx.Client) -> None:
@@ -161,14 +166,6 @@ def test_counters_are_filtered_by_switch(api: httpx.Client) -> None:
     some = api.get("counters", params={"switch": ["leaf1", "spine2"]}).raise_for_status().json()["counters"]
     assert {c["switch"] for c in some} == {"leaf1", "spine2"}
     assert {(c["port"], c["peer"]) for c in some if c["switch"] == "spine2"} == {(1, "leaf1"), (2, "leaf2")}
-
-
-def test_view_is_all_of_one_moment(api: httpx.Client) -> None:
-    body = api.get("view").raise_for_status().json()
-    assert body["scenario"] == "snapshot2"
-    assert body["jobs"] == api.get("jobs").json()["jobs"]
-    assert body["plan"] == api.get("plan").json()
-    assert body["fabric"] == api.get("fabric").json()
 
 
 @pytest.mark.parametrize(
@@ -204,7 +201,7 @@ def test_head_answers_as_get_does_without_a_body(api: httpx.Client) -> None:
 
 def test_counters_and_loads_are_read_for_whoever_asks() -> None:
     with running(view(0), reading_s=20) as handle, httpx.Client(base_url=handle.url, timeout=300) as api:
-        for path, readings in (("counters", 1), ("fabric", 2), ("view", 2)):
+        for path, readings in (("counters", 1), ("fabric", 2)):
             handle.publish(view(0))
             with ThreadPoolExecutor(1) as pool:
                 answer = pool.submit(api.get, f"api/v1/{path}")
@@ -221,7 +218,7 @@ def test_counters_and_loads_are_read_for_whoever_asks() -> None:
 
 def test_before_the_first_view_and_the_first_plan() -> None:
     with running(None) as handle, httpx.Client(base_url=handle.url + "api/v1/", timeout=300) as api:
-        for path in ("jobs", "jobs/vgg19", "plan", "fabric", "counters", "view"):
+        for path in ("jobs", "jobs/vgg19", "plan", "fabric", "counters"):
             answer = api.get(path)
             assert answer.status_code == 503, path
             assert "not connected to its fabric yet" in answer.json()["detail"]
@@ -236,8 +233,7 @@ def test_before_the_first_view_and_the_first_plan() -> None:
 def test_openapi_describes_every_endpoint_and_its_errors(api: httpx.Client) -> None:
     document = api.get("openapi.json").raise_for_status().json()
     assert set(document["paths"]) == {
-        f"/api/v1/{p}"
-        for p in ("jobs", "jobs/{name}", "plan", "fabric", "counters", "view", "events", "healthz", "readyz")
+        f"/api/v1/{p}" for p in ("jobs", "jobs/{name}", "plan", "fabric", "counters", "healthz", "readyz")
     } | {
         f"/api/v1/{p}"
         for p in ("plans", "plans/{version}", "plans/{version}/rollback", "plan/dry-run", "placements")
@@ -285,14 +281,14 @@ def test_openapi_describes_every_endpoint_and_its_errors(api: httpx.Client) -> N
             assert before or not {"401", "429"} & told["responses"].keys()
         operation = next(iter(item.values()))
         if path.endswith("z"):
-            assert operation["responses"]["503"]["content"] == operation["responses"]["200"]["content"]
-        elif not path.endswith(("/events", "/stream")):
+            told = [operation["responses"][code]["content"]["application/json"] for code in ("200", "503")]
+            assert told[0]["schema"] == told[1]["schema"]
+        elif not path.endswith("/stream"):
             error = operation["responses"]["503"]["content"]
             problem = {"schema": {"$ref": "#/components/schemas/ProblemOut"}}
             assert error == {"application/problem+json": problem}, path
-    events = document["paths"]["/api/v1/events"]["get"]["responses"]["200"]["content"]
+    events = document["paths"]["/api/v1/stream"]["get"]["responses"]["200"]["content"]
     assert list(events) == ["text/event-stream"]
-    assert events["text/event-stream"]["schema"]["contentSchema"]["$ref"].rpartition("/")[2] in schemas
     assert schemas["JobOut"]["description"] == "A live training job."
 
 
@@ -316,8 +312,9 @@ def test_every_endpoint_and_every_command_of_the_document_work(server: Running, 
         pytest.skip("curl is not installed: the document's commands cannot be run")
     for command in commands:
         words = shlex.split(command.replace("http://127.0.0.1:8080/", server.url))
-        if command.endswith(("/events", "/stream")):
-            words += ["--max-time", "1"]
+        if command.endswith("/stream"):
+            # It does not end by itself.
+            words = ["sh", "-c", '"$@" | grep -m 1 time_ns', "sh", *words, "--max-time", "300"]
         out = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300).stdout
         assert "time_ns" in out or "version" in out, command
 
@@ -334,8 +331,10 @@ def test_any_load_becomes_valid_json(load: float, rate: int, marks: int, up: boo
     def refuse(word: str) -> None:
         raise AssertionError(f"{word} is not JSON")
 
-    body = json.loads(render.view(value).model_dump_json(), parse_constant=refuse)
-    links = {(x["src"], x["dst"]): x for x in body["fabric"]["links"]}
+    body = json.loads(
+        render.fabric(value, PageStart("fabric"), 1_000).model_dump_json(), parse_constant=refuse
+    )
+    links = {(x["src"], x["dst"]): x for x in body["links"]}
     measured = links["leaf1", "spine1"]
     assert (measured["rate_bps"], measured["marks"], measured["up"]) == (rate, marks, up)
     assert measured["load"] == (load if math.isfinite(load) else None)
@@ -346,7 +345,7 @@ def test_any_load_becomes_valid_json(load: float, rate: int, marks: int, up: boo
 def test_a_job_that_no_plan_contains_says_why() -> None:
     shown = view(5)
     jobs = (replace(shown.jobs[0], left_out="it broke"), *shown.jobs[1:])
-    first, second, *_ = render.jobs(replace(shown, jobs=jobs)).jobs
+    first, second = (render.job(job, shown.plan) for job in jobs[:2])
     assert (first.left_out, second.left_out) == ("it broke", None)
     assert first.why == "left out of all plans, and its flows go by ECMP: it broke"
     assert second.why == JOBS[1].why
@@ -356,6 +355,6 @@ def test_a_job_that_no_longer_reports_says_so() -> None:
     shown = view(5)
     words = "no worker has reported an iteration for 3.0 s"
     jobs = (replace(shown.jobs[0], silence=words), *shown.jobs[1:])
-    first, second, *_ = render.jobs(replace(shown, jobs=jobs)).jobs
+    first, second = (render.job(job, shown.plan) for job in jobs[:2])
     assert (first.silence, second.silence) == (words, None)
     assert first.why == f"{JOBS[0].why}; {words}"

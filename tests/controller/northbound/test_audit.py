@@ -17,7 +17,7 @@ from fake_source import running, view
 
 from controller.northbound.access import AccessRules
 from controller.northbound.audit import AuditLog
-from controller.northbound.paging import cursor_after
+from controller.northbound.paging import PageStart
 from controller.northbound.tokens import Tokens, token_hash
 from controller.wire.limits import MAX_AUDIT_KEPT
 from polyrhythm_files import ConfigError
@@ -76,6 +76,7 @@ def test_rest_shows_the_newest_first_page_by_page_to_operators_only(tmp_path: Pa
             body = answer.json()
             return [record["path"].rpartition("/")[2] for record in body["records"]], body["next"]
 
+        listed = PageStart("/api/v1/audit")
         assert shown() == ([], None)
         for name in "abcde":
             client.delete(f"api/v1/jobs/{name}", headers=job)
@@ -87,14 +88,14 @@ def test_rest_shows_the_newest_first_page_by_page_to_operators_only(tmp_path: Pa
         assert (first, second, shown(most=2, cursor=last)) == (["e", "d"], ["c", "b"], (["a"], None))
         assert shown(most=6) == (list("fedcba"), None)
         newest = client.get("api/v1/audit", headers=operator).json()["records"][0]
-        told = {name: newest[name] for name in ("caller", "role", "peer", "method", "status")}
+        told = {name: newest[name] for name in ("number", "caller", "role", "peer", "method", "status")}
         assert told == {
-            "caller": "jober", "role": "job", "peer": "127.0.0.1", "method": "DELETE", "status": 503,
+            "number": 6, "caller": "jober", "role": "job", "peer": "127.0.0.1", "method": "DELETE", "status": 503,
         }  # fmt: skip
         assert client.get("api/v1/audit", headers=job).status_code == 403
         assert client.get("api/v1/audit").status_code == 401
-        assert shown(cursor=cursor_after("0")) == ([], None)
-        for wrong in ("!", cursor_after("x"), cursor_after("-1")):
+        assert shown(cursor=listed.cursor_after("0")) == ([], None)
+        for wrong in ("!", listed.cursor_after("x"), listed.cursor_after("-1")):
             answer = client.get("api/v1/audit", params={"cursor": wrong}, headers=operator)
             assert answer.status_code == 404
             assert "`next` of a page" in answer.json()["detail"]
@@ -105,11 +106,11 @@ def test_only_the_last_records_are_kept_and_a_page_behind_them_is_empty() -> Non
     for number in range(MAX_AUDIT_KEPT + 5):
         audit.record("bob", "job", "::1", "POST", f"/{number}", 200)
     records, last = audit.newest(2 * MAX_AUDIT_KEPT)
-    assert [record.path for record in records] == [f"/{n}" for n in range(MAX_AUDIT_KEPT + 4, 4, -1)]
+    assert [record.path for _, record in records] == [f"/{n}" for n in range(MAX_AUDIT_KEPT + 4, 4, -1)]
     assert last is None
     assert audit.newest(10, before=4) == ((), None)
     (oldest,), last = audit.newest(10, before=7)
-    assert (oldest.path, last) == ("/5", None)
+    assert (oldest[1].path, last) == ("/5", None)
 
 
 def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:

@@ -8,12 +8,14 @@ import json
 import re
 import zlib
 from collections.abc import AsyncGenerator
+from itertools import pairwise
 from typing import Any
 
 import httpx
+import pytest
 from fake_source import running, view
 
-from controller.northbound.event_feed import Chunk, EventFeed
+from controller.northbound.event_feed import TURN_S, Chunk, EventFeed, turn_s
 from controller.northbound.source import ViewBoard
 
 _EVENT = re.compile(rb"id: (\w+)-(\d+)\nevent: (\w+)\ndata: (.*)\n\n")
@@ -96,6 +98,20 @@ def test_all_clients_read_the_same_bytes_and_a_slow_one_begins_again() -> None:
         await slow.aclose()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("first", [1, 1_000_003])
+@pytest.mark.parametrize("clients", [2, 20, 200, 1_000])
+def test_clients_have_their_turns_one_after_the_other(first: int, clients: int) -> None:
+    turns = sorted(turn_s(number, clients, 1.0) for number in range(first, first + clients))
+    assert turns[0] >= 0
+    assert turns[-1] < min(0.8, clients * TURN_S)
+    even = min(0.8, (clients - 1) * TURN_S) / clients
+    assert min(after - before for before, after in pairwise(turns)) > even / 4
+
+
+def test_a_single_client_waits_for_no_turn() -> None:
+    assert [turn_s(number, 1, 1.0) for number in range(10)] == [0.0] * 10
 
 
 def test_over_http_it_is_compressed_for_who_asks_and_ends_as_a_whole_gzip_stream() -> None:

@@ -33,7 +33,7 @@ def api() -> Iterator[httpx.Client]:
         links=(LinkLoad("leaf1", 5, "spine1", 1, 12, 0.5, 4, True, 7),),
         probes={FLOW: ProbeView(9, (hop,))},
         unverified_flows=frozenset({"vgg16/h2>h6"}),
-        alarms=(Alarm("silent_switch", "leaf2", 5, "it is silent"),),
+        alarms=(Alarm("silent_switch", "leaf2", 5, "it is silent"), Alarm("history_off", "", 6, "no store")),
         measured_ns=77,
         drained_switches=frozenset({"spine3"}),
         down_switches=frozenset({"spine3", "spine4"}),
@@ -49,13 +49,27 @@ def answer(api: httpx.Client, path: str) -> Any:
     return api.get(path).raise_for_status().json()
 
 
+def test_the_fabric_is_paged_over_all_its_lists(api: httpx.Client) -> None:
+    whole, found, cursor = answer(api, "fabric?most=1000"), {"switches": [], "hosts": [], "links": []}, ""
+    assert whole["next"] is None
+    while cursor is not None:
+        page = answer(api, f"fabric?most=7{cursor and f'&cursor={cursor}'}")
+        assert sum(len(page[key]) for key in found) <= 7
+        for key, rows in found.items():
+            rows.extend(page[key])
+        cursor = page["next"]
+    assert found == {key: whole[key] for key in found}
+    other = answer(api, "fabric/switches?most=2")["next"]
+    assert api.get(f"fabric?cursor={other}").status_code == 404
+
+
 def test_lists_are_pages_and_every_item_comes_once(api: httpx.Client) -> None:
     sizes = {t["name"]: t["desired"] for t in answer(api, "fabric/switches/leaf1/tables")["tables"]}
     for path, key, count in (
         ("fabric/switches", "switches", len(TOPOLOGY.switches)),
         ("fabric/links", "links", 2 * (len(TOPOLOGY.links) + len(TOPOLOGY.hosts))),
         ("fabric/hosts", "hosts", len(TOPOLOGY.hosts)),
-        ("fabric/switches/leaf1/ports", "ports", 1),
+        ("fabric/switches/leaf1/ports", "ports", len(TOPOLOGY.ports["leaf1"])),
         ("fabric/switches/leaf1/queues", "queues", 8 * len(TOPOLOGY.ports["leaf1"])),
         ("fabric/switches/leaf1/tables/queue", "entries", sizes["queue"]),
         ("probes", "probes", 6),
@@ -79,8 +93,9 @@ def test_unknown_is_null_and_down_is_not_drained(api: httpx.Client) -> None:
     assert (known["load"], known["marks"], known["queue_packets"]) == (0.5, 4, 7)
     other = links["leaf1-spine1", "spine1"]
     assert (other["load"], other["marks"], other["rate_bps"], other["queue_packets"]) == (None,) * 4
-    (port,) = answer(api, "fabric/switches/leaf1/ports")["ports"]
-    assert (port["cable"], port["peer"], port["load"]) == ("leaf1-spine1", "spine1", 0.5)
+    ports = {p["peer"]: p for p in answer(api, "fabric/switches/leaf1/ports")["ports"]}
+    assert (ports["spine1"]["cable"], ports["spine1"]["load"]) == ("leaf1-spine1", 0.5)
+    assert (ports["h1"]["cable"], ports["h1"]["load"]) == ("h1-leaf1", None)
     assert [k["src"] for k in answer(api, "fabric/links/leaf1-spine1")["links"]] == ["leaf1", "spine1"]
     switches = {
         s["name"]: (s["drained"], s["down"]) for s in answer(api, "fabric/switches?tier=spine")["switches"]
@@ -102,7 +117,8 @@ def test_probes_and_alarms(api: httpx.Client) -> None:
     assert probes["vgg16/h2>h6"]["state"] == "unverified"
     assert probes["vgg16/h6>h2"]["state"] == "pending"
     assert {p["job"] for p in answer(api, "probes?job=vgg16")["probes"]} == {"vgg16"}
-    (alarm,) = answer(api, "alarms")["alarms"]
+    other, alarm = answer(api, "alarms")["alarms"]
+    assert (other["name"], other["subject"]) == ("history_off", "")
     assert (alarm["name"], alarm["since_ns"]) == ("silent_switch/leaf2", 5)
 
 

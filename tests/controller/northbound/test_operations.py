@@ -10,17 +10,32 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fake_source import running, view
+from fake_source import plan, running, view
 from operated_core import operated_core
 
+from controller.model.plan import Plan
 from controller.northbound.access import AccessRules
+from controller.northbound.operations import Operations
+from controller.northbound.plan_routes import PastPlanOut
 from controller.northbound.tokens import Tokens, token_hash
+from controller.wire.job_name import LEGAL_JOB_NAME
 
 JOB = {
     "name": "new",
     "gpus": 2,
     "hosts": ["h1", "h5"],
     "flows": [{"src": "h1", "dst": "h5", "bytes_per_iteration": 1_000_000}],
+}
+
+
+CANDIDATE = {
+    "name": "new",
+    "model": "",
+    "gpus": 2,
+    "hosts": ["h1", "h5"],
+    "profile": {"period_ns": 0, "phases": []},
+    "flops_per_iteration": 0.0,
+    "flows": [],
 }
 
 
@@ -57,6 +72,16 @@ def test_a_repeated_request_declares_one_job(api: httpx.Client) -> None:
     assert api.post("jobs", json=JOB).status_code == 409
 
 
+WRONG_NAMES = ("", ".", "a/b", "a\n", "\u200b", "x" * 201, f"x@{JOB['hosts'][0]}", "{fault}\t")
+
+
+@pytest.mark.parametrize("name", WRONG_NAMES)
+def test_a_wrong_name_is_told_in_one_sentence(api: httpx.Client, name: str) -> None:
+    """The same for an odd character, a length and the end that only the controller gives."""
+    said = api.post("jobs", json={**JOB, "name": name}).json()["detail"]
+    assert said == f"{name!r} is wrong for a job's name; {LEGAL_JOB_NAME}"
+
+
 def test_two_operators_do_not_undo_each_other(api: httpx.Client) -> None:
     seen = {"If-Match": api.get("drains").headers["etag"]}
     with ThreadPoolExecutor(2) as pool:
@@ -72,6 +97,27 @@ def test_two_operators_do_not_undo_each_other(api: httpx.Client) -> None:
     assert api.delete("policy", headers={"If-Match": "*"}).json()["chosen"] is False
 
 
+def test_of_changes_that_come_at_once_with_one_tag_one_is_made(api: httpx.Client) -> None:
+    """Each waits for another thread between the look at the tag and the change."""
+
+    def codes(method: str, path: str, tag: str, bodies: list[dict[str, object]]) -> list[int]:
+        with ThreadPoolExecutor(len(bodies)) as pool:
+            answers = [
+                pool.submit(api.request, method, path, json=body, headers={"If-Match": tag})
+                for body in bodies
+            ]
+        return sorted(answer.result().status_code for answer in answers)
+
+    tag = api.post("jobs", json=JOB).headers["etag"]
+    assert codes("PATCH", "jobs/new", tag, [{"gpus": n} for n in range(3, 7)]) == [200, 412, 412, 412]
+    tag = api.get("policy").headers["etag"]
+    assert codes("PUT", "policy", tag, [{"name": name} for name in ("crux", "ecmp", "spray")]) == [
+        200,
+        412,
+        412,
+    ]
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status"),
     [
@@ -80,9 +126,10 @@ def test_two_operators_do_not_undo_each_other(api: httpx.Client) -> None:
         ("POST", "jobs", json.dumps({**JOB, "gpus": "9" * 5_000}), 422),
         ("POST", "jobs", '{"gpus": ' + "9" * 5_000 + "}", 400),
         ("POST", "jobs", json.dumps({**JOB, "period_ms": float("nan")}), 422),
-        ("POST", "jobs", json.dumps({**JOB, "name": "\ud800"}), 422),
+        ("POST", "jobs", json.dumps({**JOB, "name": "\ud800"}), 409),
+        ("POST", "jobs", json.dumps({**JOB, "model": "\ud800"}), 422),
         ("POST", "jobs", json.dumps({**JOB, "sender": "x"}), 422),
-        ("POST", "jobs", json.dumps({**JOB, "name": "a/b"}), 409),
+        *[("POST", "jobs", json.dumps({**JOB, "name": name}), 409) for name in WRONG_NAMES],
         ("POST", "jobs", json.dumps({**JOB, "flows": None, "traffic": {"data_bytes": 1e400}}), 409),
         ("POST", "jobs", json.dumps({**JOB, "flows": None, "traffic": {"queue_pairs": 2**70}}), 409),
         ("PATCH", "jobs/x", "{}", 404),
@@ -95,6 +142,12 @@ def test_two_operators_do_not_undo_each_other(api: httpx.Client) -> None:
         ("PUT", "fabric/switches/x%20y/drain", None, 404),
         ("PUT", "fabric/links/-/drain", None, 404),
         ("PUT", "fabric/links/leaf1-spine1/drain", '{"cut_off": "perhaps"}', 422),
+        ("PUT", "fabric/links/leaf1-spine1/drain", '{"cut_off": 1}', 422),
+        ("POST", "jobs", json.dumps({**JOB, "gpus": True}), 422),
+        ("POST", "jobs", json.dumps({**JOB, "gpus": "2"}), 422),
+        ("POST", "jobs", json.dumps({**JOB, "period_ms": False}), 422),
+        ("POST", "placements", json.dumps({"candidates": [CANDIDATE | {"gpu": 2}]}), 409),
+        ("POST", "placements", json.dumps({"candidates": [CANDIDATE | {"gpus": True}]}), 409),
         ("DELETE", "fabric/switches/spine1/drain", None, 404),
     ],
 )
@@ -136,3 +189,101 @@ def test_roles_decide_who_may_change_what(tmp_path: Path) -> None:
         assert codes("PUT", "fabric/switches/spine1/drain") == [403, 403, 200]
         assert codes("DELETE", "fabric/switches/spine1/drain") == [403, 403, 204]
         assert codes("GET", "drains") == codes("GET", "policy") == codes("GET", "policies") == [200] * 3
+
+
+def test_a_key_that_no_request_has_is_refused_with_the_legal_ones(api: httpx.Client) -> None:
+    document = api.get("openapi.json").json()
+    bodies = 0
+    for path, item in document["paths"].items():
+        for method, told in item.items():
+            if "requestBody" not in told:
+                continue
+            given = {p["name"]: p["example"] for p in told.get("parameters", ()) if "example" in p}
+            (content,) = told["requestBody"]["content"].values()
+            body = {**content["example"], "no_such_key": 1}
+            answer = api.request(method, f"../..{path.format(**given)}", json=body)
+            assert answer.status_code == 422, path
+            assert answer.json()["detail"].startswith("body: unknown key 'no_such_key'; legal: "), path
+            assert all(key in answer.json()["detail"] for key in content["example"]), path
+            bodies += 1
+    assert bodies >= 9
+    inner = api.post("jobs", json={**JOB, "flows": [{**JOB["flows"][0], "byte": 1}]}).json()["detail"]
+    assert inner == "body.flows.0: unknown key 'byte'; legal: src, dst, bytes_per_iteration"
+
+
+def test_a_candidate_placement_with_an_unknown_key_is_refused_with_its_place(api: httpx.Client) -> None:
+    profile = {"period_ns": 9, "phases": [{"start_ns": 0, "end_ns": 4, "rate_bps": 1, "rate": 2}]}
+    for changed, place in (
+        ({"gpu": 2}, "candidates[1]: unknown key 'gpu'; legal: name, model, gpus"),
+        (
+            {"profile": profile},
+            "candidates[1].profile.phases[0]: unknown key 'rate'; legal: start_ns, end_ns",
+        ),
+    ):
+        answer = api.post("placements", json={"candidates": [CANDIDATE, CANDIDATE | changed]})
+        assert (answer.status_code, answer.json()["detail"][: len(place)]) == (409, place)
+    assert api.post("placements", json={"candidates": [CANDIDATE]}).status_code == 200
+
+
+def test_a_cut_that_another_operator_does_not_know_of_is_not_lost(api: httpx.Client) -> None:
+    seen = {"If-Match": api.get("fabric/cuts").headers["etag"]}
+    made = api.put("fabric/links/leaf1-spine1/cut", headers=seen)
+    assert made.status_code == 200
+    assert api.put("fabric/links/leaf1-spine2/cut", headers=seen).status_code == 412
+    assert api.delete("fabric/links/leaf1-spine1/cut", headers=seen).status_code == 412
+    listed = api.get("fabric/cuts")
+    assert made.headers["etag"] == listed.headers["etag"] != seen["If-Match"]
+    assert listed.json()["cuts"] == [{"name": "leaf1-spine1"}]
+    now = {"If-Match": made.headers["etag"]}
+    assert api.delete("fabric/links/leaf1-spine1/cut", headers=now).status_code == 204
+    assert api.get("fabric/cuts").headers["etag"] == seen["If-Match"]
+
+
+def test_a_whole_number_may_have_a_decimal_point(api: httpx.Client) -> None:
+    made = api.post("jobs", json={**JOB, "gpus": 8.0, "period_ms": 2.0})
+    assert (made.status_code, made.json()["gpus"], made.json()["period_ms"]) == (201, 8, 2)
+    assert api.patch("jobs/new", json={"gpus": 8.5}).status_code == 422
+
+
+class ThreePlans:
+    """Plan 3 is in force, until an earlier one is again."""
+
+    version = 3
+
+    def in_force(self) -> Plan:
+        return plan(self.version)
+
+    async def history(self, most: int, before: int | None) -> tuple[PastPlanOut, ...]:
+        versions = [n for n in (3, 2, 1) if before is None or n < before][:most]
+        return tuple(
+            PastPlanOut(version=n, time_ns=n, policy="ecmp", in_force=n == 3, reason="") for n in versions
+        )
+
+    async def roll_back(self, version: int) -> int:
+        self.version += 1
+        return self.version
+
+
+def test_the_history_comes_in_pages() -> None:
+    with (
+        running(view(5), operations=Operations(plans=ThreePlans())) as server,
+        httpx.Client(base_url=server.url + "api/v1/", timeout=300) as client,
+    ):
+        first = client.get("plans?most=2").json()
+        last = client.get(f"plans?most=2&cursor={first['next']}").json()
+        assert [p["version"] for p in first["plans"] + last["plans"]] == [3, 2, 1]
+        assert last["next"] is client.get("plans").json()["next"] is None
+        assert client.get("plans?cursor=YQ==").status_code == 404
+
+
+def test_a_rollback_is_refused_if_another_plan_came_into_force() -> None:
+    shown = view(5)
+    with (
+        running(shown, operations=Operations(plans=ThreePlans())) as server,
+        httpx.Client(base_url=server.url + "api/v1/", timeout=300) as client,
+    ):
+        tag = client.get("plan").headers["etag"]
+        assert client.get("plan?most=1").headers["etag"] == tag
+        first, second = (client.post("plans/2/rollback", headers={"If-Match": tag}) for _ in range(2))
+        assert (first.status_code, first.json()["version"], second.status_code) == (200, 4, 412)
+        assert client.post("plans/2/rollback").status_code == 200

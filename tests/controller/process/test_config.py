@@ -128,6 +128,8 @@ def spoil(path, value):
         (("switches", "leaf1", "device_id"), 9, "9 is not the topology's; legal: 1"),
         (("ecn", "kmax"), 5, "kmin < kmax"),
         (("ecn", "pmax"), "high", "from 0 to 1"),
+        (("ecn", "tcp"), {"kmin": 9, "kmax": 5, "pmax": 1}, "ecn.tcp: an ECN profile needs 0 <= kmin < kmax"),
+        (("ecn", "tcp"), {"kmin": 9}, "ecn.tcp"),
         (
             ("topology", "hosts", 0, "leaf"),
             "mars",

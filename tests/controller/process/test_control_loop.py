@@ -11,8 +11,17 @@ from typing import Any
 from control_rig import job, on_loop
 
 from controller.live.core import Core
-from controller.live.messages import WorkerJoined
+from controller.live.messages import (
+    AgentEffect,
+    ClockAsked,
+    FlowAsked,
+    SendAssignment,
+    SendClock,
+    WorkerJoined,
+    WorkerLeft,
+)
 from controller.live.settings import CoreSettings
+from controller.model.job import Job
 from controller.model.plan import FlowRemark, Plan
 from controller.planner import POLICIES
 from controller.process.clock import HostClock
@@ -60,28 +69,86 @@ class Worker:
 
     run_in_thread = run
 
+    async def compile_kernels(self) -> None:
+        """There is none to compile."""
+
     async def run_timed(self, limit_s: float, function: Any, *args: Any, **kwargs: Any) -> tuple[Any, float]:
         return function(*args, **kwargs), 0.1
 
 
-def test_what_changes_during_a_write_is_written_too() -> None:
-    core = MeasuringCore(CoreSettings(TOPOLOGY, POLICIES["routing"], 1, False, 10_000))
+def settings() -> CoreSettings:
+    return CoreSettings(TOPOLOGY, POLICIES["routing"], 1, False, 10_000)
+
+
+def loop_of(core: Core) -> ControlLoop:
+    return ControlLoop(
+        core,
+        HostClock(),
+        workers=SimpleNamespace(  # type: ignore[arg-type]
+            plans=Worker(), tables=Worker(), compile_kernels=Worker().compile_kernels
+        ),
+        options=LoopOptions("test", 10**12, False, 10**15),
+        publish=lambda _: None,
+        state=None,
+    )
+
+
+def joined(core: Core) -> Job:
+    """A job whose workers have all joined."""
     member = job("a", "h1", "h3")
     for rank, host in enumerate(member.hosts):
         core.handle(WorkerJoined(host, rank, member))
+    return member
+
+
+class Agents:
+    """Keeps what agents are told."""
+
+    def __init__(self) -> None:
+        self.told: list[AgentEffect] = []
+
+    def send(self, effect: AgentEffect) -> bool:
+        self.told.append(effect)
+        return True
+
+
+def test_a_question_is_answered_at_once_and_not_before_what_its_agent_said_earlier() -> None:
+    core = Core(settings())
+    member = joined(core)
+
+    async def scenario() -> list[AgentEffect]:
+        loop, agents = loop_of(core), Agents()
+        loop._agents = agents  # type: ignore[assignment]
+        loop.switches.all_ready.set()
+        await loop._apply()
+        agents.told.clear()
+        asked = FlowAsked("h1", member.flows[0].name)
+        loop.put("h3", "agent:h3", WorkerLeft("h3", 1, "a"))
+        loop.put("h1", "agent:h1", asked)
+        answered, before = [*agents.told], len(agents.told)
+        loop.put("h1", "agent:h1", ClockAsked("h1", 5))
+        loop.put("h1", "agent:h1", asked)
+        assert len(agents.told) == before
+        await loop._step()
+        assert [type(effect) for effect in agents.told[before:]] == [SendClock, SendAssignment]
+        loop.close()
+        await asyncio.sleep(0)
+        return answered
+
+    (answer,) = on_loop(scenario())
+    assert isinstance(answer, SendAssignment)
+    assert (answer.host, answer.flow) == ("h1", member.flows[0].name)
+    assert answer.source_port
+
+
+def test_what_changes_during_a_write_is_written_too() -> None:
+    core = MeasuringCore(settings())
+    joined(core)
 
     async def scenario() -> list[DesiredState]:
-        loop = ControlLoop(
-            core,
-            HostClock(),
-            workers=SimpleNamespace(plans=Worker(), tables=Worker()),  # type: ignore[arg-type]
-            options=LoopOptions("test", 10**12, False, 10**15),
-            publish=lambda _: None,
-            state=None,
-        )
-        fleet = Fleet(core)
+        loop, fleet = loop_of(core), Fleet(core)
         loop._fleet = fleet  # type: ignore[assignment]
-        loop._all_ready.set()
+        loop.switches.all_ready.set()
         await loop._apply()
         loop.close()
         await asyncio.sleep(0)

@@ -15,6 +15,7 @@ from controller.live.messages import PortsSeen, WorkerJoined
 from controller.live.settings import CoreSettings
 from controller.model.job import Job
 from controller.planner import POLICIES, plan
+from controller.process import planning as planning_module
 from controller.process.planning import Planning, Rollback
 from controller.process.worker_calls import CallAbandonedError
 from topo.generate import leaf_spine
@@ -102,6 +103,12 @@ async def _nothing() -> None:
     return None
 
 
+async def searching(worker: NotingWorker) -> None:
+    """Wait until a search has begun."""
+    while "plan" not in worker.made:
+        await asyncio.sleep(0.01)
+
+
 def test_a_job_that_arrives_gets_two_plans_at_most() -> None:
     core = _core()
 
@@ -159,8 +166,7 @@ def test_a_new_job_does_not_wait_for_the_search() -> None:
         core.adopt(first)
         worker.slow = asyncio.get_running_loop().create_future()
         making = asyncio.ensure_future(planning.plan(core, _nothing))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await searching(worker)
         planning.look_at(core)
         assert not making.done()
         _joins(core, "b", "h2", "h4")
@@ -171,6 +177,36 @@ def test_a_new_job_does_not_wait_for_the_search() -> None:
         assert again is not None
         assert set(again.jobs) == {"a", "b", "c"}
         assert worker.made == ["first_plan", "plan", "first_plan"]
+
+    on_loop(scenario())
+
+
+def test_no_search_begins_while_jobs_come_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would be ended before it has a result. But one begins once in a while."""
+    monkeypatch.setattr(planning_module, "SETTLE_S", 1e6)
+    core = _core()
+
+    async def scenario() -> None:
+        worker = NotingWorker()
+        planning = Planning(worker, first_plans=True)  # type: ignore[arg-type]
+        for name in ("b", "d"):
+            first = await planning.plan(core, _nothing)
+            assert first is not None
+            core.adopt(first)
+            making = asyncio.ensure_future(planning.plan(core, _nothing))
+            await asyncio.sleep(0.05)
+            planning.look_at(core)
+            assert not making.done()
+            _joins(core, name, "h2", "h4")
+            planning.look_at(core)
+            assert await making is None
+        first = await planning.plan(core, _nothing)
+        assert first is not None
+        core.adopt(first)
+        assert worker.made == ["first_plan"] * 3
+        core.now_ns += planning_module.SEARCH_EVERY_NS + 1
+        assert await planning.plan(core, _nothing) is not None
+        assert worker.made[3:] == ["plan"]
 
     on_loop(scenario())
 
@@ -206,8 +242,7 @@ def test_what_the_search_has_found_is_where_a_new_job_starts() -> None:
         assert first is not None
         core.adopt(first)
         making = asyncio.ensure_future(planning.plan(core, _nothing))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await searching(worker)
         _joins(core, "b", "h2", "h4")
         planning.look_at(core)
         made = await making

@@ -63,7 +63,8 @@ def test_what_a_search_needs_is_loaded_after_the_first_plan_for_jobs(
         try:
             before = await both.plans.run(numba_is_loaded)
             Precomputation(both, with_writes=True).begin(core, watched)  # type: ignore[arg-type]
-            await asyncio.gather(*tasks)
+            while tasks:
+                await tasks.pop()
             return before, await both.plans.run(numba_is_loaded)
         finally:
             both.close()

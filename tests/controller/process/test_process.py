@@ -134,7 +134,7 @@ def test_strangers_garbage_and_second_sessions_are_refused_and_the_rest_goes_on(
     assert "does not have rank 1 on host h1" in good.next("refusal").what
     monster = join_message(job("m" * 10_000, "h1", "h3"), 0)
     good.send(monster)
-    assert "10000 characters; legal: at most 200" in good.next("refusal").what
+    assert "legal: 1 to 200 printable characters" in good.next("refusal").what
     good.send(join_message(job("b", "h1", "h3", gpus=0), 0))
     assert "job b: it has 0 GPUs; legal: 1 to" in good.next("refusal").what
     # Bytes that are no message end their own session, before or after Hello.

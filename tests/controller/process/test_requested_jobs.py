@@ -133,9 +133,6 @@ def test_flows_follow_from_traffic() -> None:
     [
         ({"hosts": ["h1", "h9"]}, "the fabric has no host named h9"),
         ({"hosts": ["h1"]}, "legal: from one host of the job to another"),
-        ({"name": "a/b"}, "wrong for a job's name"),
-        ({"name": "a@h1"}, "not with its first host at the end"),
-        ({"name": "\n"}, "legal: printable text"),
         ({"model": "\n"}, "legal: printable text"),
         ({"period_ms": 0}, "the period is 0 ns"),
         ({"period_ms": 100}, "phases must be sorted"),
@@ -151,6 +148,23 @@ def test_what_the_fabric_cannot_have_is_refused(changes, says) -> None:
         create(jobs_of(core), **changes)
     assert caught.value.code == 409
     assert core.registry.declared("a") is None
+
+
+def test_views_are_outdated_before_a_request_is_answered() -> None:
+    core = new_core()
+    seen: list[tuple[str, ...]] = []
+    jobs = RunningJobs(core, core.handle, lambda: seen.append(tuple(job.name for job in core.registry.jobs)))
+    create(jobs, name="a")
+    asyncio.run(jobs.end("a"))
+    assert seen == [("a",), ()]
+
+
+def test_a_change_of_hosts_cannot_make_a_name_wrong() -> None:
+    jobs = jobs_of(new_core())
+    create(jobs, name="a@h3")
+    with pytest.raises(OperationError, match="not with its first host at the end") as caught:
+        change(jobs, "a@h3", hosts=["h3", "h1"])
+    assert caught.value.code == 409
 
 
 def test_a_host_with_too_many_jobs_takes_no_more() -> None:

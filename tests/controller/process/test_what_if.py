@@ -88,6 +88,20 @@ def test_each_policy_names_its_worst_off_job() -> None:
     assert worker.closed
 
 
+def test_a_job_that_ends_no_iteration_is_the_worst_off_and_a_sentence_says_so() -> None:
+    def stalled(present: PresentFabric, policy: Policy) -> SimulatedUnder:
+        jobs = [("a", 900.0, 900.0, 200.0), *((f"b{n}", None, None, 200.0) for n in range(19))]
+        return SimulatedUnder(None, tuple(jobs))
+
+    what_if = asked(Worker(), JOB)
+    what_if._simulate = stalled
+    (under,) = asyncio.run(what_if.compare(["ecmp"])).results
+    assert (under.worst.job, under.worst.ratio, under.fault) == ("b0", None, None)
+    assert under.note.startswith(
+        "no iteration of b0, b1, b10, b11, b12, b13, b14, b15, b16, b17, b18, b2 and 7 more ended in 60 s: "
+    )
+
+
 def test_one_question_at_a_time() -> None:
     async def work() -> None:
         go = asyncio.Event()

@@ -84,10 +84,13 @@ def test_nothing_waits_for_a_silent_switch(fabric, start_controller, connect):
             for rank, agent in enumerate(agents):
                 agent.next("welcome")
                 agent.send(join_message(member, rank))
+            question = wire.AgentMessage(flow_request=wire.FlowRequest(flow=f"{name}/{hosts[0]}>{hosts[1]}"))
+            # Until the other agent's message has come, the flow is not known.
+            agents[0].send(question)
+            while not agents[0].next("flow").source_port:
+                agents[0].send(question)
             for _ in range(20):
-                agents[0].send(
-                    wire.AgentMessage(flow_request=wire.FlowRequest(flow=f"{name}/{hosts[0]}>{hosts[1]}"))
-                )
+                agents[0].send(question)
                 assert agents[0].next("flow").source_port >= 0xC000
             # The first job came before the silence was noticed, the second comes after.
             eventually(

@@ -80,6 +80,28 @@ def test_every_queue_but_the_top_one_is_marked():
     assert marked == set(range(7))
 
 
+def test_tcp_has_a_ramp_of_its_own_that_begins_at_an_empty_queue():
+    """Where ecn_tcp has no entry, ecn decides: so the depths that are not marked need one too."""
+    topology = leaf_spine(3, 3, 2, host_bps=1, fabric_bps=1)
+    table = forwarding(topology, frozenset(), frozenset())
+    ecn = EcnProfile(5, 50, 0.1, tcp=EcnProfile(8, 30, 1.0))
+    entries = desired_entries(topology.switch["leaf1"], table["leaf1"], TRAFFIC_CLASSES, ecn)
+    own = [e for e in entries if e.table == "ecn_tcp"]
+    assert {e.action for e in own} == {"set_tcp_mark_probability"}
+    for queue in range(7):
+        ranges = [dict(e.match)["depth"] for e in own if dict(e.match)["qid"] == queue]
+        assert (ranges[0], ranges[-1][1]) == ((0, 8), MAX_DEPTH)
+        assert all(low == high + 1 for (_, high), (low, _) in pairwise(ranges))
+    assert [e.params for e in own if dict(e.match)["depth"] in ((0, 8), (30, MAX_DEPTH))] == [
+        (0,),
+        (ALWAYS_MARK,),
+    ] * 7
+    shared = replace(ecn, tcp=None)
+    others = desired_entries(topology.switch["leaf1"], table["leaf1"], TRAFFIC_CLASSES, shared)
+    assert tuple(e for e in entries if e.table != "ecn_tcp") == others
+    assert ecn.in_cells(80).tcp == EcnProfile(112, 420, 1.0)
+
+
 def test_the_desired_state_names_each_key_once_and_refers_to_nothing_missing():
     entries = wanted()
     assert len({e.key for e in entries}) == len(entries)

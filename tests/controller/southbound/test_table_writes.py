@@ -183,6 +183,16 @@ PINS = (
 )
 
 
+def counted_reads(read_tables, name, names):
+    """`read_tables`, which also adds `name` to `names`."""
+
+    async def read():
+        names.append(name)
+        return await read_tables()
+
+    return read
+
+
 def test_entries_of_an_earlier_controller_stay_until_they_are_forgotten(fabric, artefacts):
     before = {}
 
@@ -207,7 +217,11 @@ def test_entries_of_an_earlier_controller_stay_until_they_are_forgotten(fabric, 
         now = await pins(fleet)
         assert sorted(now) == [50_001, 50_002, 50_003]
         assert now[50_001] != before[50_001]
+        read = []
+        for name, client in fleet.clients.items():
+            client.read_tables = counted_reads(client.read_tables, name, read)
         await fleet.forget_found()
+        assert read == ["leaf1"], "the others keep nothing that has to go"
         assert sorted(await pins(fleet)) == [50_001, 50_003]
 
     in_service(fabric, artefacts, first)

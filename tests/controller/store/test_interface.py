@@ -88,6 +88,8 @@ def test_plans_and_events_are_pruned_by_number_size_and_age(reopened: Open) -> N
         store.commit(Batch((), [StoredPlan(i, i * S, "p", b"x" * 100)], [Event(i * S, "e", str(i))]))
     store.prune(10 * S, StoreLimits(plans=8, plan_bytes=10_000, events=7, age_s=100))
     assert versions() == [10, 9, 8, 7, 6, 5, 4, 3]
+    assert [p.version for p in store.plans(2, before=6)] == [5, 4]
+    assert store.plans(2, before=3) == ()
     assert [e.event.subject for e in store.events(100)] == ["10", "9", "8", "7", "6", "5", "4"]
     store.prune(10 * S, StoreLimits(plans=8, plan_bytes=500, events=7, age_s=100))
     assert versions() == [10, 9, 8, 7, 6]

@@ -26,8 +26,9 @@ from controller.store.interface import (
     StoreError,
     StoreRefusedError,
 )
-from controller.store.records import decode, encode, plan_of, stored_plan
+from controller.store.records import decode, encode
 from controller.store.sqlite import SqliteStore
+from controller.store.stored_plans import PlanEncoder, plan_of
 from topo.generate import leaf_spine
 
 TOPOLOGY = leaf_spine(2, 2, 2, host_bps=10**8, fabric_bps=10**8)
@@ -42,7 +43,9 @@ def test_what_is_committed_is_loaded(tmp_path: Path) -> None:
         assert store.load().last_version == 0
         store.commit(Batch([Change(Kind.JOB, "a", b"1"), Change(Kind.WORKERS, "a", b"2")]))
         store.commit(Batch([Change(Kind.JOB, "a", b"3"), Change(Kind.WORKERS, "a", None)]))
-        store.commit(Batch([Change(Kind.JOB, "never", None)], [stored_plan(5, made())], [Event(1, "x", "y")]))
+        store.commit(
+            Batch([Change(Kind.JOB, "never", None)], [PlanEncoder().stored(5, made())], [Event(1, "x", "y")])
+        )
     with closing(SqliteStore(tmp_path / "state")) as store:
         loaded = store.load()
         assert {kind: found for kind, found in loaded.records.items() if found} == {Kind.JOB: {"a": b"3"}}

@@ -173,7 +173,7 @@ def web(plan: dict[str, Any] | None, date: str | None = None) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found = self.path != "/api/v1/plan" or plan is not None
+            found = not self.path.startswith("/api/v1/plan") or plan is not None
             self.send_response(200 if found else 404)
             self.end_headers()
             self.wfile.write(json.dumps(plan or {}).encode())

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from controller.northbound import create_app, render, serve
+from controller.northbound.paging import PageStart
 from controller.northbound.source import ViewBoard
 from polyrhythm.bench.dashboard import bundle_gzip_kb
 from polyrhythm.bench.dashboard.load import load
@@ -26,9 +27,8 @@ def test_every_view_moves_and_is_shown() -> None:
     source = StandIn(small())
     first, second = source.view(1), source.view(2)
     assert [k.load for k in first.links] != [k.load for k in second.links]
-    shown = render.view(second)
-    assert all(link.load is not None for link in shown.fabric.links)
-    assert shown.jobs[0].iterations > 0
+    assert all(link.load is not None for link in render.fabric(second, PageStart("fabric"), 1_000).links)
+    assert render.job(second.jobs[0], None).iterations > 0
 
 
 def test_the_load_holds_streams_and_counts_answers(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from controller.wire import agent_pb2 as pb
 from polyrhythm.bench.plan import effect
+from polyrhythm.bench.plan.agent_stand_ins import AgentStandIns, JobArrival
 
 
 class _Session:
@@ -15,13 +16,12 @@ class _Session:
     def __init__(self) -> None:
         self.sent: list[pb.AgentMessage] = []
 
-    def send(self, message: pb.AgentMessage) -> bool:
+    def send(self, message: pb.AgentMessage) -> None:
         self.sent.append(message)
-        return True
 
 
-def _agents() -> effect.AgentStandIns:
-    return effect.AgentStandIns(sessions={"h1": _Session(), "h2": _Session()})  # type: ignore[dict-item]
+def _agents() -> AgentStandIns:
+    return AgentStandIns(sessions={"h1": _Session(), "h2": _Session()})  # type: ignore[dict-item]
 
 
 def _flow(name: str, port: int) -> pb.ControllerMessage:
@@ -52,7 +52,7 @@ def test_an_effect_is_there_when_every_agent_has_been_told_everything() -> None:
 
 
 def test_figures_count_what_never_came() -> None:
-    arrivals = {"a": effect.JobArrival(1.0, set(), 1.25), "b": effect.JobArrival(2.0, {"h1"})}
+    arrivals = {"a": JobArrival(1.0, set(), 1.25), "b": JobArrival(2.0, {"h1"})}
     found = effect.figures(arrivals, [0.002, 0.004], 1)
     assert found["jobs_unfinished"] == found["unanswered"] == 1
     assert found["job_to_effect_median_ms"] == (250 + 10_000) / 2
