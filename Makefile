@@ -11,7 +11,7 @@ SLOW := -n $(shell echo $$(( $(CORES) > 8 ? 8 : $(CORES) ))) --dist worksteal -m
 # Each process would compile our modules anew; a controller takes a quarter longer to start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run mininet shim test test-slow coverage lint format setup p4 shell wire wheel dashboard docs clean help
+.PHONY: run mininet shim mltcp test test-slow coverage lint format setup p4 shell wire wheel dashboard docs clean help
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -54,6 +54,10 @@ dashboard: .venv/.run ## rebuild dashboard/dist with Node 20.19 or newer, from t
 shim: ## build the shims, which pin queue pairs and TCP connections of training processes (needs cc)
 	@$(MAKE) -s -C hostagent/shim
 	@echo hostagent/shim/build/libpolyrhythm-verbs.so hostagent/shim/build/libpolyrhythm-sockets.so
+
+mltcp: ## build MLTCP for the kernel's TCP, an eBPF program (needs clang and libbpf-dev)
+	@$(MAKE) -s -C hostagent/mltcp_bpf
+	@echo hostagent/mltcp_bpf/build/mltcp_reno.bpf.o
 
 mininet: .venv/.emulation ## a scenario on network namespaces (root; SCENARIO=name)
 	@$(BIN)/polyrhythm run $(or $(SCENARIO),two_vgg19) --fabric mininet --once $(if $(RUN_JSON),--json $(RUN_JSON))

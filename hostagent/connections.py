@@ -183,14 +183,21 @@ class HostConnections:
             self._loop.call_at(self._loop.now + _REPORTS_NS, self._take_reports)
 
     def _take_reports(self) -> None:
-        """Believe the reports of connections that the kernel shows with the same user."""
+        """Believe the reports of connections that the kernel shows with the same user.
+
+        A job reports connections before it joins, and those to hosts that are none of its own too. The latter
+        make room where it is short.
+        """
         self._reading = False
         waiting, self._waiting = self._waiting, []
         present = self._present()
+        own = {agent.ip for agent in self._agents.values()}
+        if len(self._known) + len(waiting) > MAX_CONNECTIONS_OF_HOST:
+            self._known = {key: known for key, known in self._known.items() if self._told.get(key)}
         fresh = []
         for report, user in waiting:
             shown = present.get(report.key)
-            if shown is None or shown.user != user:
+            if shown is None or shown.user != user or report.local[0] not in own:
                 continue
             if report.key in self._known or len(self._known) < MAX_CONNECTIONS_OF_HOST:
                 self._known[report.key] = report

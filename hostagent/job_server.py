@@ -117,9 +117,8 @@ class JobServer:
     def _tell_moved(self) -> None:
         jobs, self._moved = self._moved, set()
         for connection in list(self._connections):
-            for worker in connection.workers:
-                if worker.spec.name in jobs and worker.running:
-                    worker.send_flows()
+            if any(worker.spec.name in jobs for worker in connection.workers):
+                connection.send_flows()
 
     def _refresh(self) -> None:
         for connection in list(self._connections):
@@ -257,12 +256,14 @@ class _Connection:
         self._status_waiting = 0
         self._incomplete = b""
         self._unsent = bytearray()
+        self._flows_moved = False
+        self._refused = False
         self._open = True
         self._loop.watch(accepted.fileno(), self._readable)
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Send a message without waiting. A process that does not read loses its connection."""
-        if not self._open:
+        if not self._open or self._refused:
             return
         waiting = len(self._unsent)
         if waiting > MAX_LOCAL_UNSENT_BYTES:
@@ -272,6 +273,14 @@ class _Connection:
         self._unsent += encode(message)
         if not waiting:
             self._flush()
+
+    def send_flows(self) -> None:
+        """Send where the flows go, once the process has read what waits for it: only the latest counts."""
+        self._flows_moved = bool(self._unsent)
+        if not self._flows_moved:
+            for worker in self.workers:
+                if worker.running:
+                    worker.send_flows()
 
     def end(self) -> None:
         """Close the connection: the job of its process has ended."""
@@ -291,10 +300,19 @@ class _Connection:
             self.end()
 
     def refuse(self, why: str) -> None:
-        """Answer an illegal request with an error, and close the connection."""
+        """Answer an illegal request with an error, and close the connection when the process has read it, or
+        soon."""
+        if not self._open or self._refused:
+            return
         log.warning("%s sent an illegal request; its connection is closed: %.300s", self._peer, why)
         self.send(error_event(why))
-        self.end()
+        if not self._unsent:
+            self.end()
+        elif self._open:
+            self._refused = True
+            self._loop.unwatch(self._socket.fileno())
+            self._loop.watch_write(self._socket.fileno(), self._flush)
+            self._loop.call_at(self._loop.now + MAX_LOCAL_SILENCE_S * 10**9, self.end)
 
     def _send_status(self) -> None:
         self._status_waiting -= 1
@@ -311,6 +329,12 @@ class _Connection:
             return
         del self._unsent[:sent]
         self._loop.watch_write(self._socket.fileno(), self._flush if self._unsent else None)
+        if self._unsent:
+            return
+        if self._refused:
+            self.end()
+        elif self._flows_moved:
+            self.send_flows()
 
     def _readable(self) -> None:
         try:
@@ -325,7 +349,7 @@ class _Connection:
         lines, self._incomplete = split_lines(self._incomplete + fresh)
         self._silent = self._silent and not lines
         for line in lines:
-            if self._open:
+            if self._open and not self._refused:
                 self._line(line)
         if len(self._incomplete) > MAX_LOCAL_LINE_BYTES:
             self.refuse("a line is longer than 64 KiB")

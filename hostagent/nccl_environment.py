@@ -48,6 +48,8 @@ def nccl_environment(config: Config, job: str) -> Mapping[str, str]:
         variables["POLYRHYTHM_SOCKET_JOB"] = shim_name(job)
         variables["POLYRHYTHM_SOCKET_MAP"] = config.sockets.map
         variables["POLYRHYTHM_SOCKET_REPORTS"] = str(reports_path(Path(config.sockets.map)))
+        if config.sockets.pace_mbps:
+            variables["POLYRHYTHM_SOCKET_PACE"] = str(max(1, int(config.sockets.pace_mbps * 1e6 / 8)))
     if nccl.inspector:
         variables["NCCL_PROFILER_PLUGIN"] = nccl.inspector
         variables["NCCL_INSPECTOR_ENABLE"] = "1"

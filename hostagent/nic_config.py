@@ -71,6 +71,16 @@ class SocketSettings(Section, frozen=True, kw_only=True):
         ),
     ] = ""
     udp: Annotated[bool, Meta(description="steer connected UDP sockets too, not only TCP")] = False
+    pace_mbps: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1e6,
+            description="the most payload (Mbit/s) that each steered TCP connection sends; for hosts whose "
+            "interface is faster than their cable, as in virtual machines and namespaces: their bursts fill "
+            "the leaf's queue, which marks them; 0: any",
+        ),
+    ] = 0.0
 
     def __post_init__(self) -> None:
         ranges = [part.partition("-") for part in self.ports.split(",")] if self.ports else []

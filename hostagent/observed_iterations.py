@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hostagent.phases import ObservedProfile, binned, fold
+from hostagent.phases import ObservedProfile, binned, borne_out, fold
 from hostagent.records import CommunicationInterval
 
 _BINS = 512
@@ -17,6 +17,12 @@ _SPANS_NS = (2_000_000_000, 8_000_000_000, 30_000_000_000, 120_000_000_000, 600_
 _PERIODS = 4
 """A span must hold this many periods for its period to count; the profile is then taken from twice as
 many."""
+_LONGER = 4
+"""A period must be borne out over so many times the span in which it was found. Chosen."""
+_CHANGED = 0.15
+"""A period that differs by more than this part is another one. Chosen."""
+_AGREEING = 3
+"""So many searches in a row must find a period before it is believed. Chosen: one may be wrong by chance."""
 _BINS_OF_PERIOD = 256
 _LEAST_DOWN = 0.04
 """The longest Down phase must be at least this part of the period to separate iterations. Chosen."""
@@ -36,6 +42,7 @@ def find_profile(busy: Sequence[CommunicationInterval]) -> ObservedProfile | Non
     """The profile of the last iterations of a record; None if it shows no period (yet).
 
     It takes the shortest recent time span that holds enough periods, because the job may have changed before.
+    A period that a longer span does not bear out is none: in a long burst the rounds of TCP have a period.
     """
     if not busy:
         return None
@@ -44,9 +51,52 @@ def find_profile(busy: Sequence[CommunicationInterval]) -> ObservedProfile | Non
         if span > 2 * (newest - oldest):
             return None
         found = _fold(busy, newest - span)
-        if found is not None and _PERIODS * found.period_ns <= min(span, newest - oldest):
-            return _fold(busy, newest - 2 * _PERIODS * found.period_ns) or found
+        if found is None or _PERIODS * found.period_ns > min(span, newest - oldest):
+            continue
+        if borne_out(busy, found.period_ns, max(oldest, newest - _LONGER * span), newest):
+            again = _fold(busy, newest - 2 * _PERIODS * found.period_ns)
+            return again if again is not None and _near(again, found) else found
     return None
+
+
+class BelievedProfile:
+    """What is believed of a job's profile: what several searches in a row have found alike.
+
+    `profile` is None until then. It stays where a search finds nothing.
+    """
+
+    def __init__(self) -> None:
+        self.profile: ObservedProfile | None = None
+        self._other: ObservedProfile | None = None
+        self._agreeing = 0
+
+    def forget(self) -> None:
+        """The job has ended."""
+        self.profile = self._other = None
+        self._agreeing = 0
+
+    @property
+    def doubted(self) -> bool:
+        """Whether the last search found another period than is believed, or none is believed."""
+        return self.profile is None or self._agreeing > 0
+
+    def found(self, profile: ObservedProfile | None) -> bool:
+        """A search has found this. True if another profile is believed from now on."""
+        if profile is None:
+            return False
+        if self.profile is not None and _near(profile, self.profile):
+            self._other, self._agreeing = None, 0
+            return False
+        again = self._other is not None and _near(profile, self._other)
+        self._other, self._agreeing = profile, self._agreeing + 1 if again else 1
+        if self._agreeing < _AGREEING:
+            return False
+        self.profile, self._other, self._agreeing = profile, None, 0
+        return True
+
+
+def _near(one: ObservedProfile, other: ObservedProfile) -> bool:
+    return abs(one.period_ns - other.period_ns) <= _CHANGED * other.period_ns
 
 
 def _fold(busy: Sequence[CommunicationInterval], since: int) -> ObservedProfile | None:

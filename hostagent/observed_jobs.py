@@ -21,7 +21,7 @@ from hostagent.config import ObservedJobSettings
 from hostagent.counts import OCTETS, ByteSource
 from hostagent.external_worker import ExternalWorker, JoinMessage, StepMessage
 from hostagent.loop import AgentLoop
-from hostagent.observed_iterations import find_profile, iterations
+from hostagent.observed_iterations import BelievedProfile, find_profile, iterations
 from hostagent.phases import ObservedProfile
 from hostagent.record_files import GrowingFiles
 from hostagent.records import CommunicationInterval, CounterReadings, RecordReader
@@ -31,16 +31,12 @@ log = logging.getLogger(__name__)
 _POLL_NS = 100_000_000
 _LOOK_NS = 2_000_000_000
 _LOOKS_BETWEEN = 5
-"""A profile is searched for every _LOOK_NS. After it is found, it is checked every so many of these
+"""A profile is searched for every _LOOK_NS. While one is believed, it is checked every so many of these
 rounds."""
 _MOST_STRETCHES = 20_000
 _SETTLE_NS = 500_000_000
 """Iterations that ended less than this ago are not reported yet: ranks write their files one after
 another."""
-_CHANGED = 0.15
-"""A period that differs by more than this part, in _CHANGED_LOOKS checks in a row, is a new period.
-Chosen."""
-_CHANGED_LOOKS = 2
 _LOST_PERIODS = 8
 """After so many periods without an iteration, older intervals are skipped. Chosen."""
 _DELAYS = 64
@@ -112,8 +108,7 @@ class _ObservedJob:
         self._line_bps = line_bps
         self._busy: deque[CommunicationInterval] = deque(maxlen=_MOST_STRETCHES)
         self._worker: ExternalWorker | None = None
-        self._profile: ObservedProfile | None = None
-        self._other = 0
+        self._believed = BelievedProfile()
         self._index = 0
         self._since = 0
         self._begins = False
@@ -135,8 +130,8 @@ class _ObservedJob:
         if self._fresh:
             self._delays.append(min(self._fresh))
             self._fresh.clear()
-        if self._worker is not None and self._profile is not None:
-            self._report(self._worker, self._profile)
+        if self._worker is not None and self._believed.profile is not None:
+            self._report(self._worker, self._believed.profile)
 
     def sample(self) -> None:
         """Read the counter."""
@@ -156,11 +151,13 @@ class _ObservedJob:
         newest = max((b.end_ns for b in self._busy), default=0)
         while self._busy and self._busy[0].end_ns < newest - self._settings.window_s * 10**9:
             self._busy.popleft()
-        if self._profile is not None and self._is_silent(newest, self._profile):
+        profile = self._believed.profile
+        if profile is not None and self._is_silent(newest, profile):
             log.info("job %s: its record does not grow any more; the job has ended", self._settings.name)
             self._leave()
+            self._believed.forget()
             self._busy.clear()
-        elif self._busy and (self._profile is None or self._looks >= _LOOKS_BETWEEN):
+        elif self._busy and (self._believed.doubted or self._looks >= _LOOKS_BETWEEN):
             self._looks = 0
             self._pool.submit(self._search, tuple(self._busy))
         self._looks += 1
@@ -169,18 +166,14 @@ class _ObservedJob:
         self._loop.call(self._found, find_profile(busy))
 
     def _found(self, found: ObservedProfile | None) -> None:
-        if found is None or not self._busy:
+        if not self._busy:
             return
-        if self._profile is None:
-            self._enter(found)
-            return
-        was = self._profile.period_ns
-        changed = abs(found.period_ns - was) > _CHANGED * was
-        self._other = self._other + 1 if changed else 0
-        if self._other >= _CHANGED_LOOKS:
-            log.info("job %s: its period is no longer %.1f ms", self._settings.name, was / 1e6)
+        was = self._believed.profile
+        if self._believed.found(found) and was is not None:
+            log.info("job %s: its period is no longer %.1f ms", self._settings.name, was.period_ns / 1e6)
             self._leave()
-            self._enter(found)
+        if self._worker is None and self._believed.profile is not None:
+            self._enter(self._believed.profile)
 
     def stop(self) -> None:
         """Stop observing."""
@@ -223,14 +216,14 @@ class _ObservedJob:
             return
         phases = ", ".join(f"{start / 1e6:.0f}-{end / 1e6:.0f}" for start, end in profile.phases)
         log.info("job %s: period %.1f ms, Up phases %s ms", settings.name, profile.period_ns / 1e6, phases)
-        self._worker, self._profile, self._other = worker, profile, 0
+        self._worker = worker
         self._since, self._begins = newest - 2 * profile.period_ns, False
 
     def _leave(self) -> None:
         if self._worker is not None:
             self._worker.done = True
             self._agent.job_left(self._worker)
-        self._worker = self._profile = None
+        self._worker = None
         self._index = self._reported_ns = 0
 
     def _report(self, worker: ExternalWorker, profile: ObservedProfile) -> None:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from operator import mul
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from hostagent.records import CommunicationInterval, read_record
@@ -22,6 +24,21 @@ _LONGEST_RECORD = 4096
 _LIKE = 0.8
 """The shortest shift with at least this part of the best autocorrelation is the period, not its multiples.
 Chosen."""
+_EVEN_LIKE, _EVEN = 0.45, (0.5, 1.5)
+"""A shorter shift with this part of the best is the period if most of its repetitions carry bytes within
+these parts of the median. Chosen: where iterations are missing, a multiple may be more similar by chance."""
+_BLUR = 16
+"""Similarities are averaged over this part of the shift to each side. Chosen: less than iterations vary."""
+_APART = 8
+"""Of peaks that are no further apart than this part of the shift the highest counts. Chosen: the rounds in a
+burst make smaller ones beside it."""
+_BINS_OF_REPETITION = 16
+_CUT = 8
+"""Repetitions are cut in the most quiet part of this size. Chosen."""
+_LEAST_SENT = 0.3
+_MOST_REPETITIONS = 0.75
+"""So many of the repetitions of a period must carry this part of the usual bytes. Chosen: some iterations
+are late or are left out, and of the rounds in bursts there are none in the Down phases."""
 _UP = 0.4
 """A bin of the folded period with at least this part of the fullest bin is Up. Chosen."""
 _GAP = 0.01
@@ -120,9 +137,20 @@ def binned(intervals: Sequence[CommunicationInterval], first: int, bin_ns: int, 
     return bins
 
 
+def borne_out(intervals: Sequence[CommunicationInterval], period_ns: int, since: int, until: int) -> bool:
+    """Whether most repetitions of a period between two times carry bytes; true for fewer than one."""
+    bin_ns = max(1, period_ns // _BINS_OF_REPETITION)
+    within = [i for i in intervals if i.start_ns >= since and i.end_ns <= until]
+    if not within or until - since < 2 * period_ns:
+        return True
+    bins = binned(within, since, bin_ns, (until - since) // bin_ns + 1)
+    return _borne_out(bins, round(period_ns / bin_ns), even=False)
+
+
 def _period(bins: Sequence[float]) -> float:
     """The shift, in bins, at which the record is most similar to itself; the shortest of several equal ones.
 
+    It counts only if most of its repetitions carry bytes: within a burst, the rounds of TCP repeat too.
     Peaks at multiples of the shift then give it more exactly than one bin. Raises ValueError if there is
     none.
     """
@@ -137,15 +165,59 @@ def _period(bins: Sequence[float]) -> float:
     trough = next((d for d in range(1, longest) if similarity[d] < 0), 0)
     if not trough:
         raise ValueError("no period: the record shows less than two iterations")
-    best = max(similarity[trough:])
+    smooth = _smoothed(similarity)
+    best = max(smooth[trough:])
     if best < 0.2:
         raise ValueError("no period: the record repeats itself at no shift")
-    peak = next(d for d in range(trough, longest + 1) if similarity[d] >= _LIKE * best)
-    while peak < longest and similarity[peak + 1] > similarity[peak]:
-        peak += 1
+    likely = [d for d in range(trough, longest + 1) if smooth[d] >= _LIKE * best]
+    shorter = [d for d in range(trough, likely[0]) if smooth[d] >= _EVEN_LIKE * best]
+    tried = ((d, even) for even, shifts in ((True, shorter), (False, likely)) for d in shifts)
+    peak = next((d for d, even in tried if _is_peak(smooth, d, trough) and _borne_out(bins, d, even=even)), 0)
+    if not peak:
+        raise ValueError("no period: at no shift do most of the repetitions carry bytes")
+    reach = peak // _BLUR
+    sums: list[float] = [0.0, *accumulate(similarity)]
+
+    def around(shift: int) -> float:
+        low, high = max(0, shift - reach), min(longest, shift + reach) + 1
+        return (sums[high] - sums[low]) / (high - low)
+
     period, times = float(peak), 1
-    while 2 * times * period + 2 <= longest:
+    while 2 * times * period + max(2, reach) <= longest:
         times *= 2
         near = round(times * period)
-        period = max(range(near - 2, near + 3), key=similarity.__getitem__) / times
-    return period
+        wide = min(max(2, reach), near // 4)
+        period = max(range(near - wide, near + wide + 1), key=around) / times
+    # Where iterations are exact, the sharpest peak is.
+    near = round(times * period)
+    wide = min(2, near // 4)
+    return max(range(near - wide, min(near + wide, longest) + 1), key=similarity.__getitem__) / times
+
+
+def _smoothed(similarity: Sequence[float]) -> list[float]:
+    """The mean around each shift, over a part of the shift: iterations vary, and bursts have rounds."""
+    sums: list[float] = [0.0, *accumulate(similarity)]
+    last = len(similarity) - 1
+    spans = ((max(0, d - d // _BLUR), min(last, d + d // _BLUR) + 1) for d in range(last + 1))
+    return [(sums[high] - sums[low]) / (high - low) for low, high in spans]
+
+
+def _is_peak(smooth: Sequence[float], shift: int, least: int) -> bool:
+    """Whether no shift near this one has a higher value."""
+    near = smooth[max(least, shift - shift // _APART) : shift + shift // _APART + 2]
+    return smooth[shift] >= max(near)
+
+
+def _borne_out(bins: Sequence[float], shift: int, *, even: bool) -> bool:
+    """Whether most repetitions of a period of `shift` bins carry bytes; with `even` about as many each."""
+    folded = _folded(bins, shift, shift)
+    # Repetitions are cut where the least is sent, so that no burst is cut.
+    wide = max(1, shift // _CUT)
+    sums = [0.0, *accumulate([*folded, *folded[:wide]])]
+    quiet = min(range(shift), key=lambda at: sums[at + wide] - sums[at]) + wide // 2
+    each = [sum(bins[at : at + shift]) for at in range(quiet % shift, len(bins) - shift + 1, shift)]
+    if not each:
+        return False
+    usual = median(each)
+    least, most = (_EVEN[0] * usual, _EVEN[1] * usual) if even else (_LEAST_SENT * usual, float("inf"))
+    return usual > 0 and sum(least <= sent <= most for sent in each) >= _MOST_REPETITIONS * len(each)

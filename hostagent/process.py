@@ -16,6 +16,7 @@ from pathlib import Path
 
 from controller.wire.log_lines import configure_log
 from controller.wire.time_slices import short_time_slices
+from hostagent import kernel_mltcp
 from hostagent.config import Config, config_schema, load_config, read_config
 from hostagent.nccl_environment import nccl_environment
 from hostagent.nic.udp import NicError
@@ -38,13 +39,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ACTION",
         help="env JOB: print NCCL's environment for a job; profile FILE...: period and Up phases from NCCL's "
         "inspector, its profiler's trace, or counters; schema: print the configuration's JSON schema; "
-        "check: check the configuration and end; without an action: run the agent",
+        "check: check the configuration and end; mltcp load|unload|status: MLTCP for the kernel's TCP; "
+        "without an action: run the agent",
     )
     parser.add_argument("--export", action="store_true", help="env: as shell commands")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the agent, or one of its other actions. Returns 0 after SIGTERM or SIGINT, 2 for bad input."""
+    """Run the agent, or one of its other actions. Returns 0 after SIGTERM or SIGINT, 1 where the kernel does
+    not take MLTCP, 2 for bad input.
+    """
     action, *rest = args.action or ["serve"]
     try:
         if action == "schema" and not rest:
@@ -60,14 +64,30 @@ def run(args: argparse.Namespace) -> int:
         if action == "profile" and rest:
             print(json.dumps(profile_files([Path(name) for name in rest]), indent=2))
             return 0
+        if action == "mltcp" and rest in (["load"], ["unload"], ["status"]):
+            return _mltcp(rest[0])
         if action == "serve" and not rest:
             return _serve(args.config)
         raise ConfigError(
-            f"{' '.join(args.action)}: legal are env JOB, profile FILE..., schema and check, or nothing"
+            f"{' '.join(args.action)}: legal are env JOB, profile FILE..., schema, check and "
+            "mltcp load|unload|status, or nothing"
         )
     except ConfigError as error:
         print(f"polyrhythm agent: {error}", file=sys.stderr)
         return 2
+
+
+def _mltcp(action: str) -> int:
+    try:
+        if action == "load":
+            kernel_mltcp.load()
+        elif action == "unload":
+            kernel_mltcp.unload()
+        print(json.dumps(kernel_mltcp.status()))
+    except kernel_mltcp.KernelMltcpError as error:
+        print(f"polyrhythm agent mltcp: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def _export(name: str, value: str) -> str:

@@ -12,6 +12,8 @@ from topo.generate import explicit
 from topo.graph import Tier, Topology
 
 COLUMNS = ("ip", "DSW", "PSW", "ASW")
+# The core above the cores of all groups.
+_TOP = "core-all"
 
 
 def lingjun_topology(path: Path, *, host_bps: int, fabric_bps: int) -> Topology:
@@ -29,13 +31,21 @@ def lingjun_topology(path: Path, *, host_bps: int, fabric_bps: int) -> Topology:
     hosts: list[tuple[str, str, int]] = []
     seen: dict[str, int] = {}
     below: dict[str, int] = {}
+    labelled: dict[str, tuple[str, ...]] = {}
     for line, row in _rows(path):
         host = row["ip"]
         if host in seen:
             raise ConfigError(f"{path}:{line}: ip: {shown(host)} is in line {seen[host]} too; legal: once")
         seen[host] = line
         core, pod, leaf = row["DSW"], row["PSW"], row["ASW"]
+        labels = (core, pod, leaf)
         core, pod, leaf = f"core-{core}", f"agg-{core}-{pod}", f"leaf-{core}-{pod}-{leaf}"
+        for name, count in ((pod, 2), (leaf, 3)):
+            if labelled.setdefault(name, labels[:count]) != labels[:count]:
+                raise ConfigError(
+                    f"{path}:{line}: the name {shown(name)} is that of other labels too; legal: labels that "
+                    "differ when they are joined by hyphens"
+                )
         switches |= {leaf: Tier.LEAF, pod: Tier.SPINE, core: Tier.CORE}
         links[leaf, pod] = links[pod, core] = fabric_bps
         below[leaf] = below.get(leaf, 0) + 1
@@ -46,9 +56,11 @@ def lingjun_topology(path: Path, *, host_bps: int, fabric_bps: int) -> Topology:
         raise ConfigError(f"{path}:1: it holds no hosts; legal: a row {','.join(COLUMNS)} for each")
     cores = [s for s, tier in switches.items() if tier is Tier.CORE]
     if len(cores) > 1:
+        if _TOP in switches:
+            raise ConfigError(f"{path}: DSW: 'all' names the core above all groups; legal: another label")
         pods = [s for s, tier in switches.items() if tier is Tier.SPINE]
-        switches["core-all"] = Tier.CORE
-        links |= {(pod, "core-all"): fabric_bps for pod in pods}
+        switches[_TOP] = Tier.CORE
+        links |= {(pod, _TOP): fabric_bps for pod in pods}
     return explicit(
         "lingjun", list(switches.items()), hosts, [(a, b, rate) for (a, b), rate in links.items()]
     )

@@ -324,9 +324,10 @@ class EmulatedNic:
 
     def new_level(self, qp: Requester) -> None:
         """The DSCP of `qp` has changed: move it to the round robin of its level."""
-        if qp.active:
+        ring = self._rings[self._level(qp)]
+        if qp.active and qp not in ring:
             self._leave(qp)
-            self._rings[self._level(qp)].append(qp)
+            ring.append(qp)
 
     def _leave(self, qp: Requester) -> None:
         next(ring for ring in self._rings if qp in ring).remove(qp)
@@ -370,7 +371,7 @@ class EmulatedNic:
                 if not qp.sendable():
                     qp.active = False
                     ring.pop()
-                elif self._held and qp.next_dscp in self._held:
+                elif self._held and qp.dscp in self._held:
                     continue
                 elif qp.next_ns <= now:
                     self._serve(qp.next_frame(now), now)

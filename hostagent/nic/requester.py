@@ -142,6 +142,7 @@ class Requester:
         self._pin = None if (source_port, dscp) == (self.source_port, self.dscp) else (source_port, dscp)
         if self._pin is not None and self._restarting:
             self._timer.new_path()
+        self._take_pin()
         self._wake()
         self._port.kick()
 
@@ -204,20 +205,21 @@ class Requester:
         position = self._position()
         if position >= self._posted or position - self._una >= self._window:
             return False
-        if self._pin is None:
-            return True
         current = self._current
-        return position == self._una or (current is not None and current.first <= position < current.end)
+        return self._pin is None or (current is not None and current.first <= position < current.end)
 
     def _position(self) -> int:
         """The packet to send next: one that is sent again, or the next one."""
         selective = self._selective
         return selective.again[0] if selective is not None and selective.again else self._next
 
-    @property
-    def next_dscp(self) -> int:
-        """The DSCP of the next frame. Ask only while `sendable`."""
-        return self.dscp if self._pin is None or self._position() != self._una else self._pin[1]
+    def _take_pin(self) -> None:
+        """Use the pending source port and DSCP if nothing is in flight. On its old level a packet might wait
+        for ever."""
+        if self._pin is not None and self._position() == self._una:
+            (self.source_port, self.dscp), self._pin = self._pin, None
+            self._heads.clear()
+            self._port.new_level(self)
 
     def next_bytes(self) -> int:
         """The length of the next frame. Call it only while `sendable`."""
@@ -230,11 +232,6 @@ class Requester:
     def next_frame(self, start: int) -> bytes:
         """Build the next packet, whose transmission begins at `start`. Call it only while `sendable`."""
         position = self._position()
-        if self._pin is not None and position == self._una:
-            self.source_port, self.dscp = self._pin
-            self._pin = None
-            self._heads.clear()
-            self._port.new_level(self)
         message = self._current
         if message is None or not message.first <= position < message.end:
             message = self._seek(position)
@@ -319,6 +316,7 @@ class Requester:
                 self._port.kick()
             elif self._position() == self._high:
                 self._restarting = False
+            self._take_pin()
             window = self.congestion.window
             self._window = min(2 * self._window, window) if self._restarting else window
             self._complete(una)
@@ -331,6 +329,7 @@ class Requester:
             self._timed = -1
             if self._selective is not None:
                 self._selective.clear()
+            self._take_pin()
             self._wake()
             self._port.kick()
         else:
@@ -345,6 +344,7 @@ class Requester:
             self.congestion.on_loss(now, una, self._high, self._next - una)
             self._window = min(self._window, self.congestion.window)
             self._timed = -1
+            self._take_pin()
             self._port.kick()
 
     def on_cnp(self) -> None:
@@ -407,6 +407,7 @@ class Requester:
         self._timed = -1
         self._window = 1
         self._restarting = True
+        self._take_pin()
         self._wake()
         self._port.kick()
 

@@ -168,14 +168,6 @@ int entry_is_for(const struct socket_entry *entry, const char *job)
     return !strcmp(entry->job, "*") || !strcmp(entry->job, job);
 }
 
-int in_ranges(const struct socket_entry *entry, uint16_t port)
-{
-    for (size_t i = 0; i < entry->range_count; i++)
-        if (entry->ranges[i].low <= port && port <= entry->ranges[i].high)
-            return 1;
-    return !entry->range_count;
-}
-
 int fulfils(const struct conditions *conditions, uint16_t local, uint16_t peer)
 {
     for (size_t i = 0; i < conditions->count; i++) {

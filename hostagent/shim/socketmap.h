@@ -50,9 +50,6 @@ void socket_map_free(struct socket_map *map);
 /* Whether an entry is for connections of this job. */
 int entry_is_for(const struct socket_entry *entry, const char *job);
 
-/* Whether a local port is in the entry's ranges, or the entry has none. */
-int in_ranges(const struct socket_entry *entry, uint16_t port);
-
 /* Whether two ports fulfil all conditions. */
 int fulfils(const struct conditions *conditions, uint16_t local, uint16_t peer);
 

@@ -7,12 +7,15 @@
  * runs as the program made it. A program that binds to port 0 before it connects gets its port in connect too.
  * Whatever fails, the program's own call runs unchanged.
  *
+ * TCP connections of a named job are reported also where the map has no line for them: the job may not have
+ * joined yet. Once it has, switches pin and mark them.
+ *
  * Programs that make system calls by themselves (static binaries, Go, io_uring) are not reached.
  *
  * Environment: POLYRHYTHM_SOCKET_MAP, the map (default /run/polyrhythm/sockets); POLYRHYTHM_SOCKET_JOB, the job
  * of this process; POLYRHYTHM_SOCKET_REPORTS, the agent's socket for reports; POLYRHYTHM_SHIM_LOG, a file to
  * append a line to for each connection and each fault; MASTER_PORT, the port of PyTorch's rendezvous, which is
- * left alone.
+ * left alone; POLYRHYTHM_SOCKET_PACE, the most bytes per second that each TCP connection sends.
  */
 #include "livesockets.h"
 #include "socketstate.h"
@@ -72,7 +75,22 @@ static void mark(int fd, int dscp)
         setsockopt(fd, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
 }
 
-/* Look up what to do with a socket that is about to connect. Returns 0: leave it alone. */
+/* Let the kernel send what a TCP socket has to say at the wanted rate, not in bursts, unless the program has
+ * chosen a rate by itself. */
+static void pace(int fd)
+{
+    uint64_t rate = 0;
+    socklen_t size = sizeof rate;
+    if (!pace_rate || number_option(fd, SOL_SOCKET, SO_PROTOCOL) != IPPROTO_TCP ||
+        getsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, &size))
+        return;
+    if (rate != (size == sizeof rate ? UINT64_MAX : UINT32_MAX))
+        return;
+    setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &pace_rate, sizeof pace_rate);
+}
+
+/* Look up what to do with a socket that is about to connect. Returns 0: leave it alone. What the map has no line
+ * for is only reported. */
 static int look_up(int fd, const struct sockaddr *to, socklen_t length, struct plan *plan)
 {
     struct held held;
@@ -89,24 +107,23 @@ static int look_up(int fd, const struct sockaddr *to, socklen_t length, struct p
     refresh();
     int known = knows(peer->protocol, &peer->address, 0);
     unlock(&held);
-    if (!known)
-        return 0;
-    if (!named(real.getsockname, fd, &bound, &port))
+    int reported = *job && reports.sun_family && peer->protocol == IPPROTO_TCP;
+    if (!(known || reported) || !named(real.getsockname, fd, &bound, &port))
         return 0;
     plan->source = bound;
-    if (is_any(&bound) && !source_of(to, length, &plan->source))
+    if (known && is_any(&bound) && !source_of(to, length, &plan->source))
         return 0;
     lock(&held);
     plan->number = live_add(fd, peer);
-    const struct socket_entry *entry = entry_of(peer->protocol, &plan->source, &peer->address, plan->number);
-    if (entry) {
-        plan->entry = *entry;
-        plan->entry.job = NULL; /* belongs to the map */
-    } else {
+    const struct socket_entry *entry = NULL;
+    if (known)
+        entry = entry_of(peer->protocol, &plan->source, &peer->address, plan->number);
+    plan->entry = entry ? *entry : (struct socket_entry){.dscp = -1};
+    plan->entry.job = NULL; /* belongs to the map */
+    if (!entry && !reported)
         live_remove(fd);
-    }
     unlock(&held);
-    return entry != NULL;
+    return entry || reported;
 }
 
 static void set_range(int fd, unsigned low, unsigned high)
@@ -115,18 +132,35 @@ static void set_range(int fd, unsigned low, unsigned high)
     setsockopt(fd, IPPROTO_IP, IP_LOCAL_PORT_RANGE, &range, sizeof range);
 }
 
+/* How many local ports the entry lets a connection take; `port` becomes number `at` of them. */
+static unsigned allowed_ports(const struct socket_entry *entry, unsigned at, uint16_t *port)
+{
+    unsigned count = 0, ranges = entry->range_count ? (unsigned)entry->range_count : 1;
+    for (unsigned i = 0; i < ranges; i++) {
+        unsigned low = entry->range_count ? entry->ranges[i].low : low_port;
+        unsigned high = entry->range_count ? entry->ranges[i].high : high_port;
+        low = low < low_port ? low_port : low;
+        high = high > high_port ? high_port : high;
+        if (low > high)
+            continue;
+        if (count <= at && at - count <= high - low)
+            *port = (uint16_t)(low + at - count);
+        count += high - low + 1;
+    }
+    return count;
+}
+
 /* Connect from a port of the plan. Returns 1 with the call's result and errno, or 0 if no port was free. */
 static int connect_from(int fd, const struct sockaddr *to, socklen_t length, const struct plan *plan,
                         int both, int *tries, int *result)
 {
-    unsigned count = high_port - low_port + 1;
+    uint16_t port = 0;
+    unsigned count = allowed_ports(&plan->entry, 0, &port);
     unsigned own = (unsigned)getpid() * 2654435761u; /* processes begin at different ports */
-    unsigned at = (own + __atomic_add_fetch(&next_port, 1, __ATOMIC_RELAXED)) % count;
+    unsigned at = count ? (own + __atomic_add_fetch(&next_port, 1, __ATOMIC_RELAXED)) % count : 0;
     const struct conditions *sent = &plan->entry.sent, *returned = &plan->entry.returned;
     for (unsigned i = 0; i < count && *tries < MOST_TRIES; i++, at = at + 1 < count ? at + 1 : 0) {
-        uint16_t port = (uint16_t)(low_port + at);
-        if (!in_ranges(&plan->entry, port))
-            continue;
+        allowed_ports(&plan->entry, at, &port);
         if (both ? !fulfils(sent, port, plan->peer.port) || !fulfils(returned, port, plan->peer.port)
                  : !fulfils(sent->count ? sent : returned, port, plan->peer.port))
             continue;
@@ -159,6 +193,7 @@ static int connect_by_plan(int fd, const struct sockaddr *to, socklen_t length, 
     int result = -1, tries = 0;
     const struct socket_entry *entry = &plan->entry;
     mark(fd, entry->dscp);
+    pace(fd);
     if (!may_choose(fd, plan))
         return real.connect(fd, to, length);
     if (entry->sent.count && entry->returned.count && connect_from(fd, to, length, plan, 1, &tries, &result))
@@ -326,6 +361,8 @@ static void accepted(int fd)
             dscp = entry->dscp;
         unlock(&held);
         mark(fd, dscp);
+        if (entry || (*job && reports.sun_family))
+            pace(fd);
     }
     errno = before;
 }

@@ -28,6 +28,7 @@ char log_path[PATH_MAX], job[MOST_JOB_CHARS + 1];
 static char map_path[PATH_MAX];
 struct sockaddr_un reports;
 unsigned low_port, high_port, rendezvous;
+uint64_t pace_rate;
 int disabled;
 
 void lock(struct held *held)
@@ -103,6 +104,8 @@ static void start(void)
     take_text(path, sizeof path, "POLYRHYTHM_SOCKET_REPORTS", "");
     const char *port = secure_getenv("MASTER_PORT");
     rendezvous = port ? (unsigned)atoi(port) : 0;
+    const char *pace = secure_getenv("POLYRHYTHM_SOCKET_PACE");
+    pace_rate = pace ? strtoull(pace, NULL, 10) : 0;
     if (*path) {
         reports.sun_family = AF_UNIX;
         memcpy(reports.sun_path, path, sizeof path);

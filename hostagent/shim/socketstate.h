@@ -27,6 +27,7 @@ extern struct sockaddr_un reports; /* sun_family 0: nobody takes reports */
 extern char log_path[], job[];
 extern unsigned low_port, high_port; /* the kernel's range of local ports; 0: not known */
 extern unsigned rendezvous; /* MASTER_PORT; 0: none */
+extern uint64_t pace_rate; /* the most that a TCP connection sends, in bytes per second; 0: any */
 extern int disabled;
 
 struct held { /* what lock() changed in the calling thread */

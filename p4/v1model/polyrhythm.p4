@@ -25,6 +25,7 @@
 //   |
 //   v   SwitchEgress
 //       |- count egress_packets
+//       |- TcpEcnProfile (ECT)  ecn_tcp: the probability for TCP, if an entry has it
 //       |- EcnProfile (ECT)     ecn: CE by the depth at dequeue, count ecn_marks
 //       |- IntTransit (probes)  switch_identity: push 32 bytes
 //   |   UpdateIpv4      checksum
@@ -45,6 +46,7 @@
 #include "../shared/host_trust.p4"  // host_dscp, planned_pair, planned_flow
 #include "../shared/forwarding.p4"  // routing, pinned_flow, ecmp, port_state, next_hop
 #include "../shared/queueing.p4"    // remark, remark_flow, queue, ecn
+#include "tcp_marking.p4"           // ecn_tcp
 #include "../shared/telemetry.p4"   // edge, switch_identity
 
 parser SwitchParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
@@ -153,6 +155,7 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
 
 control SwitchEgress(inout headers_t hdr, inout metadata_t meta,
                      inout standard_metadata_t standard_metadata) {
+    TcpEcnProfile() tcp_ecn_profile;
     EcnProfile() ecn_profile;
     IntTransit() int_transit;
 
@@ -171,7 +174,11 @@ control SwitchEgress(inout headers_t hdr, inout metadata_t meta,
             // delay sooner than if the depth at enqueue counted (Wu et al., CoNEXT 2012).
             meta.queue_depth = standard_metadata.deq_qdepth;
             if (IP_ECN != ECN_NOT_ECT && IP_ECN != ECN_CE) {
-                ecn_profile.apply(meta);
+                bit<1> decided;
+                tcp_ecn_profile.apply(hdr, meta, decided);
+                if (decided == 0) {
+                    ecn_profile.apply(meta);
+                }
                 if (meta.mark_probability != 0) {
                     bit<16> draw;
                     random<bit<16>>(draw, 0, 0xFFFE);   // never 0xFFFF: that probability is "always"

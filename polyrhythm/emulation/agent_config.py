@@ -37,10 +37,12 @@ def agent_config(
     seed: int,
     jobs: Sequence[AgentJob],
     start: str = "",
+    own: str = "",
 ) -> str:
     """The text of agent.toml for one host, with those of the jobs that have a worker there.
 
-    Times of the jobs count from the time in the file `start`, or from 0 of the monotonic clock.
+    With `own`, a folder of the host, programs of the host may join over its socket, and it has a socket map
+    there. Times of the jobs count from the time in the file `start`, or from 0 of the monotonic clock.
     """
     node = scenario.topology.host[host]
     document: dict[str, Any] = {
@@ -52,9 +54,14 @@ def agent_config(
             "moves": moves,
             "start": start,
             "seed": seed,
-            "jobs": [_job(job) for job in jobs if host in job.workload.job.hosts],
+            "jobs": [
+                _job(job) for job in jobs if host in job.workload.job.hosts and not job.workload.on_kernel_tcp
+            ],
         },
     }
+    if own:
+        document["agent"]["socket"] = f"{own}/agent.sock"
+        document["sockets"] = {"map": f"{own}/sockets"}
     return "".join(
         f"[{section}]\n" + "".join(f"{_toml(key)} = {_toml(value)}\n" for key, value in table.items())
         for section, table in document.items()

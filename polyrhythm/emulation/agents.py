@@ -16,6 +16,7 @@ from typing import Any
 from hostagent.job import IterationRecord
 from polyrhythm.emulation.agent_config import AgentJob, agent_config
 from polyrhythm.emulation.folder import last_line
+from polyrhythm.emulation.tcp_workers import TcpWorkers
 from polyrhythm.scenario import Scenario
 from topo.mininet import MininetError, MininetFabric
 
@@ -27,7 +28,8 @@ class Agents:
     """The agents of some hosts, with the workers of some jobs. They run until `stop`.
 
     The times of the jobs count from `begin`. With `random_offsets` each job starts at a random time in its
-    first period. Without `arrivals` the jobs begin at once and do not leave.
+    first period. The sockets of agents are in `sockets`, whose path is short. Without `arrivals` the jobs
+    begin at once and do not leave.
 
     Raises:
         MininetError: an agent ended.
@@ -39,6 +41,7 @@ class Agents:
         scenario: Scenario,
         folder: Path,
         *,
+        sockets: Path,
         controller: str,
         jobs: Sequence[str],
         hosts: Sequence[str],
@@ -73,13 +76,17 @@ class Agents:
         self._processes: dict[str, subprocess.Popen[Any]] = {}
         self._readers: dict[str, _Records] = {}
         self._moves: list[_Lines] = []
+        self._tcp = TcpWorkers(
+            fabric, scenario, agent_jobs, seed=seed, start=self._start_file, folder=folder, sockets=sockets
+        )
+        self._configs: dict[str, Path] = {}
         for host in hosts:
             records, moves = folder / f"{host}.jsonl", folder / f"{host}.moves.jsonl"
             for file in (records, moves):
                 file.touch()
             self._readers[host] = _Records(records)
             self._moves.append(_Lines(moves))
-            config = folder / f"{host}.toml"
+            config = self._configs[host] = folder / f"{host}.toml"
             config.write_text(
                 agent_config(
                     scenario,
@@ -90,6 +97,7 @@ class Agents:
                     seed,
                     agent_jobs,
                     str(self._start_file),
+                    own=self._tcp.agent_folder(host),
                 ),
                 encoding="utf-8",
             )
@@ -111,6 +119,8 @@ class Agents:
             if not process.stdout.readline():
                 process.wait()
                 raise MininetError(f"the agent of {host} did not start: {last_line(self._log(host))}")
+        for key, records in self._tcp.start(self._configs).items():
+            self._readers[key] = _Records(records)
 
     def begin(self) -> None:
         """Start the jobs: tell the agents the time from which those of the jobs count."""
@@ -129,6 +139,7 @@ class Agents:
                 raise MininetError(
                     f"the agent of {host} ended with {process.returncode}: {last_line(self._log(host))}"
                 )
+        self._tcp.check()
         return sum(reader.read() for reader in self._readers.values())
 
     def _may_end(self, host: str) -> bool:
@@ -155,12 +166,16 @@ class Agents:
     def finished(self, job: str) -> int:
         """The number of iterations that every worker of a job has done."""
         hosts = next(w.job.hosts for w in self._scenario.workloads if w.job.name == job)
-        return min(sum(r.job == job for r in self._readers[host].records) for host in hosts)
+        return min(len(self._of(job, host)) for host in hosts)
 
     def records(self, job: str) -> list[IterationRecord]:
         """Every recorded iteration of a job, by rank."""
         hosts = next(w.job.hosts for w in self._scenario.workloads if w.job.name == job)
-        return [r for host in hosts for r in self._readers[host].records if r.job == job]
+        return [r for host in hosts for r in self._of(job, host)]
+
+    def _of(self, job: str, host: str) -> list[IterationRecord]:
+        reader = self._readers.get(f"{host}/{job}", self._readers[host])
+        return [r for r in reader.records if r.job == job]
 
     def moves_ns(self) -> list[int]:
         """When agents received new paths of flows since the last call, in ns of the monotonic clock."""
@@ -173,6 +188,7 @@ class Agents:
 
     def stop(self) -> None:
         """End the agents. The controller learns that their jobs have left."""
+        self._tcp.stop()
         for process in self._processes.values():
             if process.poll() is None:
                 process.terminate()

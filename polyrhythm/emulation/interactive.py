@@ -10,7 +10,7 @@ from pathlib import Path
 
 from polyrhythm.emulation.agents import Agents
 from polyrhythm.emulation.folder import last_line, own_folder
-from polyrhythm.emulation.process import describe
+from polyrhythm.emulation.process import describe, set_tcp
 from polyrhythm.emulation.programmed import wait_programmed
 from polyrhythm.emulation.switches import Switches
 from polyrhythm.scenario import Scenario
@@ -31,12 +31,14 @@ def _serve(scenario: Scenario, policy: str, seed: int, port: int, logs: Path, fo
     network = MininetFabric(scenario.topology, scenario.packet_bytes)
     controller = None
     try:
+        set_tcp(network, scenario)
         switches = Switches(network, scenario, folder, seed=seed)
         description = folder / "fabric.json"
         description.write_text(json.dumps(describe(scenario, switches)), encoding="utf-8")
         controller, agents_at, web = _controller(description, folder, policy, seed, port, logs)
         agents = Agents(
-            network, scenario, logs, controller=agents_at, jobs=[w.job.name for w in scenario.workloads],
+            network, scenario, logs, sockets=folder, controller=agents_at,
+            jobs=[w.job.name for w in scenario.workloads],
             hosts=[h.name for h in scenario.topology.hosts], profiles={}, seed=seed,
             start_jitter_ns=scenario.start_jitter_ns,
         )  # fmt: skip

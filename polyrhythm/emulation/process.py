@@ -99,6 +99,7 @@ def _serve(
 ) -> None:
     network = MininetFabric(scenario.topology, scenario.packet_bytes)
     try:
+        set_tcp(network, scenario)
         switches = Switches(network, scenario, folder, seed=args.seed)
         agents_at = f"unix:{folder / 'agents.sock'}"
         _send({"ready": True, "fabric": describe(scenario, switches), "agents": agents_at})
@@ -109,7 +110,7 @@ def _serve(
         emulation = Emulation(
             network, scenario, switches,
             FailureInjector(network, switches, failures, before_ns=_before_ns(scenario)),
-            folder=args.keep or folder,
+            folder=args.keep or folder, sockets=folder,
             controller=controller["controller"], web=controller["web"], profiles=profiles, seed=args.seed,
         )  # fmt: skip
         if args.mode == "alone":
@@ -148,13 +149,22 @@ def check_supported(scenario: Scenario) -> None:
             raise ConfigError(f"{name}: announces: on the Mininet fabric each job announces its profile")
 
 
+def set_tcp(network: MininetFabric, scenario: Scenario) -> None:
+    """Let the hosts' TCP ask for ECN, or not, where a job uses it."""
+    for host in {host for w in scenario.workloads if w.on_kernel_tcp for host in w.job.hosts}:
+        network.run(host, ["sysctl", "-qw", f"net.ipv4.tcp_ecn={int(scenario.tcp.ecn)}"])
+
+
 def describe(scenario: Scenario, switches: Switches) -> dict[str, Any]:
     """The description that the controller reads: the graph, the servers of the switches, the ECN ramp."""
     topology = scenario.topology
     if not scenario.hash_known:
         topology = replace(topology, hash=HashSpec(UNKNOWN_HASH))
+    shown = description(scenario, topology, switches.address)
+    ramp = scenario.tcp.ramp
     return {
-        **description(scenario, topology, switches.address),
+        **shown,
+        "ecn": {**shown["ecn"], "tcp": {"kmin": ramp.kmin, "kmax": ramp.kmax, "pmax": ramp.pmax}},
         "clock": "host",
         "control_delay_ns": 0,
         "poll_ms": _COUNTER_POLL_MS,
@@ -165,7 +175,8 @@ def describe(scenario: Scenario, switches: Switches) -> dict[str, Any]:
 
 
 class Emulation:
-    """Runs the jobs on a network that is up. The controller serves agents at `controller`, its page at `web`.
+    """Runs the jobs on a network that is up. `sockets` is a folder with a short path. The controller serves
+    agents at `controller`, its page at `web`.
 
     Raises:
         MininetError: a process ended, or the jobs stalled.
@@ -179,6 +190,7 @@ class Emulation:
         failure_injector: FailureInjector,
         *,
         folder: Path,
+        sockets: Path,
         controller: str,
         web: str,
         profiles: Mapping[str, Any],
@@ -189,6 +201,7 @@ class Emulation:
         self._switches = switches
         self._failure_injector = failure_injector
         self._folder = folder
+        self._sockets = sockets
         self._controller = controller
         self._web = web
         self._profiles = profiles
@@ -243,7 +256,8 @@ class Emulation:
         arrivals: bool = True,
     ) -> Agents:
         return Agents(
-            self._network, self._scenario, self._folder / folder, controller=self._controller, jobs=jobs,
+            self._network, self._scenario, self._folder / folder, sockets=self._sockets / folder,
+            controller=self._controller, jobs=jobs,
             hosts=hosts, profiles=self._profiles, seed=self._seed, start_jitter_ns=jitter_ns,
             random_offsets=random_offsets, arrivals=arrivals,
         )  # fmt: skip

@@ -32,7 +32,7 @@ def wait_programmed(web: str) -> None:
 def _unprogrammed(web: str) -> bool:
     """Whether a switch has no tables yet, or the controller has no fabric to show, or does not answer."""
     try:
-        with urllib.request.urlopen(f"{web}/api/v1/fabric", timeout=_ASK_S) as answer:
+        with urllib.request.urlopen(f"{web}/api/v1/fabric/switches?most=1000", timeout=_ASK_S) as answer:
             switches = json.load(answer)["switches"]
     except OSError:
         return True

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from controller.model.job import Profile
+from controller.wire.senders import DCQCN, SENDERS
 from hostagent.job import (
     IterationRecord,
     JobSpec,
@@ -21,7 +22,8 @@ from hostagent.job import (
 from polyrhythm.fabric.assembly import EmbeddedFabric
 from polyrhythm.fabric.parent_messages import session_result
 from polyrhythm.fabric.presence import Presence
-from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, Steps, Workload
+from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, Scenario, Steps, Workload
+from polyrhythm_files import ConfigError
 
 # Start of the first job, in fabric time. Chosen: by then the switches are programmed and the agents
 # connected.
@@ -301,6 +303,20 @@ class JobRunner:
         self._heap.call_at(now + self._stall_ns, self._watch, moved)
 
 
+def check_embedded(scenario: Scenario) -> None:
+    """Refuse what the embedded fabric cannot do.
+
+    Raises:
+        ConfigError: a job sends over the kernel's TCP.
+    """
+    for workload in scenario.workloads:
+        if workload.on_kernel_tcp:
+            raise ConfigError(
+                f"{scenario.name}: job {workload.job.name}: sender: {workload.job.sender}: the hosts of the "
+                f"embedded fabric have no kernel; legal: --fabric mininet, or one of {', '.join(SENDERS)}"
+            )
+
+
 def job_spec(workload: Workload, measured: Mapping[str, Any] | None, *, changes: bool = True) -> JobSpec:
     """A job as its workers need it.
 
@@ -320,7 +336,8 @@ def job_spec(workload: Workload, measured: Mapping[str, Any] | None, *, changes:
         phases=_phases(job.profile, workload.steps),
         flops_per_iteration=job.flops_per_iteration,
         compute_jitter=workload.jitter,
-        sender=job.sender,
+        # What the agents' NICs would use: kernel TCP is none of theirs.
+        sender=DCQCN if workload.on_kernel_tcp else job.sender,
         increase_timer=workload.increase_timer,
         profile=announced,
         changes=tuple(

@@ -24,7 +24,7 @@ from polyrhythm.fabric.assembly import EmbeddedFabric
 from polyrhythm.fabric.boundary import SILENCE_S, ControllerLostError
 from polyrhythm.fabric.clock_stream import ClockStream
 from polyrhythm.fabric.flood import HostFlood
-from polyrhythm.fabric.jobs import FIRST_START_NS, JobRunner, StalledError
+from polyrhythm.fabric.jobs import FIRST_START_NS, JobRunner, StalledError, check_embedded
 from polyrhythm.fabric.mice import BackgroundMice
 from polyrhythm.fabric.session_options import add_session_options
 from polyrhythm.scenario import load_scenario
@@ -105,6 +105,7 @@ def run(args: argparse.Namespace) -> int:
     configure_log()
     try:
         scenario = load_scenario(args.scenario)
+        check_embedded(scenario)
         scenario = replace(scenario, strays=args.strays or scenario.strays)
         named = [parse_failure(text, scenario.topology) for text in args.fail]
     except (ConfigError, FailureError) as error:

@@ -23,6 +23,8 @@ from controller.planner import POLICIES, Policy, PolicyError
 from controller.planner.options import policy_arguments, policy_of
 from polyrhythm.emulation.interactive import serve_command_line
 from polyrhythm.emulation.process import check_supported
+from polyrhythm.emulation.tcp_workers import check_kernel
+from polyrhythm.fabric.jobs import check_embedded
 from polyrhythm.run.comparison import BASELINE, ScenarioResult, to_json
 from polyrhythm.run.experiment import OverallProgress, RunOptions, ScenarioRunner
 from polyrhythm.run.live import Live
@@ -82,6 +84,9 @@ def _run_in(args: argparse.Namespace, temporary: Path) -> int:
         if args.fabric == "mininet":
             for _, scenario in scenarios:
                 check_supported(scenario)
+        else:
+            for _, scenario in scenarios:
+                check_embedded(scenario)
         if args.json:
             _check_writable(Path(args.json))
         for one in (policy, *rival_policies):
@@ -92,6 +97,8 @@ def _run_in(args: argparse.Namespace, temporary: Path) -> int:
     try:
         if args.fabric == "mininet":
             check_host()
+            for _, scenario in scenarios:
+                check_kernel(scenario)
     except MininetError as error:
         errors.print(f"polyrhythm run: {error}", markup=False)
         return 1

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -100,8 +101,8 @@ def gpu_utilisation(
 def utilisation_of_means(
     gpus: Mapping[str, int], compute_ms: Mapping[str, float], mean_ms: Mapping[str, float]
 ) -> float:
-    """`gpu_utilisation` from the mean iteration time of each job in ms."""
-    busy = sum(gpus[name] * compute_ms[name] / mean for name, mean in mean_ms.items())
+    """`gpu_utilisation` from the mean iteration time of each job in ms. The same in any order of jobs."""
+    busy = math.fsum(gpus[name] * compute_ms[name] / mean for name, mean in mean_ms.items())
     return busy / sum(gpus[name] for name in mean_ms)
 
 
@@ -112,7 +113,7 @@ def jain_index(alone: Mapping[str, JobFigures], jobs: Mapping[str, JobFigures]) 
     Chiu, Hawe, "A quantitative measure of fairness", DEC TR-301, 1984).
     """
     parts = [alone[name].mean_ms / figures.mean_ms for name, figures in jobs.items()]
-    return sum(parts) ** 2 / (len(parts) * sum(part**2 for part in parts))
+    return math.fsum(parts) ** 2 / (len(parts) * math.fsum(part**2 for part in parts))
 
 
 def worst_job(baseline: Mapping[str, JobFigures], ours: Mapping[str, JobFigures]) -> tuple[str, float]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from polyrhythm.fabric.boundary import SILENCE_S
 from polyrhythm.fabric.presence import Presence
+from polyrhythm.rest_client import all_pages
 from polyrhythm.run.figures import MeasuredIteration
 from polyrhythm.run.processes import Process, RunError
 
@@ -114,8 +115,7 @@ class FabricSession:
                 f"--seed={spec.seed}",
                 f"--web-port={spec.web_port}",
                 f"--rpc-delay-ms={spec.rpc_delay_ms}",
-                # The fabric ends with the session.
-                "--state=none",
+                f"--state={self._state()}",
                 *spec.policy_options,
                 *([f"--agents-address={ready['agents']}"] if "agents" in ready else []),
             ],
@@ -124,6 +124,15 @@ class FabricSession:
         answer = await self._controller.expect("ready")
         self.web = answer["web"]
         await self._fabric.send({"controller": answer["agents"], "web": answer["web"]})
+
+    def _state(self) -> str:
+        """Where the controller keeps the past that the page shows. A session that is measured shows none, and
+        the past of an earlier session in the same folder is of another fabric."""
+        if not self.spec.forever:
+            return "none"
+        for old in self.spec.workdir.glob("state.db*"):
+            old.unlink()
+        return str(self.spec.workdir / "state.db")
 
     async def result(self, progress: Callable[[float], None]) -> SessionResult:
         """Wait for the end of the session. `progress` is called with the finished fraction.
@@ -192,17 +201,16 @@ class FabricSession:
             RunError: the controller did not answer.
         """
 
-        def get() -> Mapping[str, Any] | None:
+        def get(path: str) -> Any:
             try:
-                with urllib.request.urlopen(f"{self.web}/api/v1/plan", timeout=SILENCE_S) as answer:
-                    plan: Mapping[str, Any] = json.load(answer)
-                    return plan
+                with urllib.request.urlopen(f"{self.web}/api/v1/{path}", timeout=SILENCE_S) as answer:
+                    return json.load(answer)
             except urllib.error.HTTPError:
                 return None
             except OSError as error:
                 raise RunError(f"the controller did not give its plan: {error}") from None
 
-        return await asyncio.to_thread(get)
+        return await asyncio.to_thread(all_pages, get, "plan?most=1000")
 
     def _fabric_arguments(self) -> list[str]:
         spec = self.spec

@@ -8,18 +8,18 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from controller.model.job import Flow, Job, Profile
-from controller.wire.senders import canonical_sender
+from controller.wire.senders import KERNEL_TCP, canonical_sender
 from controller.wire.traffic import flow_name
 from hostagent.job import PcieUse
 from polyrhythm.scenario.config import (
     ELEPHANT_NOMINAL_BYTES,
-    EcnConfig,
     JobConfig,
     PfcConfig,
     ScenarioConfig,
 )
 from polyrhythm.scenario.emulated_fabric import emulated_bps, emulated_fabric
 from polyrhythm.scenario.failures import Failure, FailureError, failure_of
+from polyrhythm.scenario.marking import EcnConfig, TcpConfig
 from polyrhythm.scenario.patterns import (
     Pattern,
     Steps,
@@ -76,6 +76,12 @@ class Workload:
     stop_ns: int | None = None
     iterations: int | None = None
     jitter: float = 0.0
+    congestion_control: str = ""
+
+    @property
+    def on_kernel_tcp(self) -> bool:
+        """Whether it sends over TCP of the hosts' kernel, with `congestion_control`."""
+        return self.job.sender == KERNEL_TCP
 
     @property
     def compute_ns(self) -> int:
@@ -132,6 +138,7 @@ class Scenario:
     buffer_packets: int
     elephant_bytes: int
     ecn: EcnConfig
+    tcp: TcpConfig
     warmup: int
     iterations: int
     start_jitter_ns: int
@@ -179,6 +186,7 @@ def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
                 ("jobs", i), f"more than {MAX_FLOWS:,} flows up to here; legal: fewer, or smaller, jobs"
             )
         _check_changes(i, job)
+        _check_kernel_tcp(i, job)
         _check_end(i, job, patterns[-1])
     _check_pcie(config)
     _check_reachable(config, topology)
@@ -198,6 +206,7 @@ def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
         buffer_packets=config.buffer_packets,
         elephant_bytes=max(1, round(ELEPHANT_NOMINAL_BYTES / config.scale)),
         ecn=config.ecn,
+        tcp=config.tcp,
         warmup=config.warmup,
         iterations=config.iterations,
         start_jitter_ns=round(config.start_jitter_ms * 1e6),
@@ -301,6 +310,25 @@ def _check_changes(i: int, job: JobConfig) -> None:
         check_phases(where, change.phases, change.period_ms)
 
 
+def _check_kernel_tcp(i: int, job: JobConfig) -> None:
+    if job.sender != KERNEL_TCP:
+        if job.congestion_control:
+            raise InvalidValueError(
+                ("jobs", i, "congestion_control"),
+                f"means nothing with sender {job.sender}; legal: {KERNEL_TCP}",
+            )
+        return
+    for key, given in (
+        ("traffic", job.traffic is not None), ("pcie", job.pcie is not None), ("changes", job.changes),
+        ("increase_timer", job.increase_timer != 1), ("silent", job.silent),
+        ("announces", job.announces != "profile"),
+    ):  # fmt: skip
+        if given:
+            raise InvalidValueError(
+                ("jobs", i, key), f"means nothing with sender {KERNEL_TCP}; legal: without it"
+            )
+
+
 def _check_end(i: int, job: JobConfig, pattern: Pattern) -> None:
     if job.stop_ms is None:
         return
@@ -346,7 +374,7 @@ def _workload(config: ScenarioConfig, job: JobConfig, pattern: Pattern, topology
             profile=pattern.profile,
             flops_per_iteration=flops_of(job, job.gpus, pattern.steps),
             flows=_flows(job.name, pattern),
-            sender=canonical_sender(job.sender),
+            sender=job.sender if job.sender == KERNEL_TCP else canonical_sender(job.sender),
         ),
         steps=pattern.steps,
         increase_timer=job.increase_timer,
@@ -361,6 +389,7 @@ def _workload(config: ScenarioConfig, job: JobConfig, pattern: Pattern, topology
         stop_ns=None if job.stop_ms is None else round(job.stop_ms * 1e6),
         iterations=job.iterations,
         jitter=job.jitter_pct / 100,
+        congestion_control=job.congestion_control or "reno" if job.sender == KERNEL_TCP else "",
     )
 
 

@@ -13,6 +13,7 @@ from msgspec import Meta
 from controller.model import REALIGN_PCT
 from controller.wire.senders import Sender
 from controller.wire.traffic_config import TrafficConfig
+from polyrhythm.scenario.marking import EcnConfig, TcpConfig
 from polyrhythm_files import InvalidValueError, Section, finite
 from topo.addresses import Families
 from topo.file_types import OwnFamilies
@@ -105,18 +106,6 @@ class FileConfig(Section, frozen=True, kw_only=True, tag_field="kind", tag="file
     ] = 100.0
 
 
-class EcnConfig(Section, frozen=True, kw_only=True):
-    """How each job queue of a switch marks packets: none below kmin, a part pmax at kmax, all above kmax."""
-
-    kmin: Annotated[int, Meta(ge=0, le=10_000, description="queue length in packets; below kmax")] = 20
-    kmax: Annotated[int, Meta(ge=1, le=10_000, description="queue length in packets")] = 60
-    pmax: Annotated[float, finite(above=0, most=1, what="part of the packets that is marked at kmax")] = 0.2
-
-    def __post_init__(self) -> None:
-        if self.kmin >= self.kmax:
-            raise InvalidValueError(("kmin",), f"{self.kmin} is not below kmax; legal: 0 to {self.kmax - 1}")
-
-
 class PhaseConfig(Section, frozen=True, kw_only=True):
     """An Up phase: a part of the period in which the flows of the job send."""
 
@@ -191,8 +180,20 @@ class JobConfig(Section, frozen=True, kw_only=True):
         Meta(description="with traffic: the GPUs' compute time of an iteration"),
     ] = None
     sender: Annotated[
-        Sender, Meta(description="congestion control of the job's NICs; mltcp: mltcp-dcqcn")
+        Literal[Sender, "kernel-tcp"],
+        Meta(
+            description="congestion control of the job's NICs; mltcp: mltcp-dcqcn. kernel-tcp: the job sends "
+            "over TCP of the hosts' kernel, on the Mininet fabric only"
+        ),
     ] = "dcqcn"
+    congestion_control: Annotated[
+        str,
+        Meta(
+            pattern="^[a-z0-9_]{0,15}$",
+            description="with kernel-tcp: the name that the kernel knows it by, such as reno, cubic or "
+            "mltcp_reno; empty: reno",
+        ),
+    ] = ""
     increase_timer: Annotated[
         float,
         finite(
@@ -342,6 +343,7 @@ class ScenarioConfig(Section, frozen=True, kw_only=True):
         256
     )
     ecn: EcnConfig = EcnConfig()
+    tcp: TcpConfig = TcpConfig()
     pfc: PfcConfig | None = None
     warmup: Annotated[int, Meta(ge=1, le=10_000, description="iterations of a job that are not measured")] = 5
     iterations: Annotated[

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -81,6 +82,15 @@ tcp my%20job {own} {third} 0 26 41000-41999 - 8000:1:1
     assert list(eventually(lambda: hub[0].bodies("hello"))[0].connects) == [TCP]
 
 
+def shim_environment(built: Path, tmp_path: Path) -> dict[str, str]:
+    """What `agent env --export` prints for "my job", beside the environment of this process."""
+    return {
+        **os.environ, "LD_PRELOAD": str(built / "shim" / "libpolyrhythm-sockets.so"),
+        "POLYRHYTHM_SOCKET_MAP": str(tmp_path / "sockets"), "POLYRHYTHM_SOCKET_JOB": "my%20job",
+        "POLYRHYTHM_SOCKET_REPORTS": str(tmp_path / "sockets.sock"),
+    }  # fmt: skip
+
+
 @needs_compiler
 def test_connections_are_reported_with_their_flows_and_again_when_they_close(
     built: Path, start_agent: Start, tmp_path: Path, addresses: dict[str, str], hub: tuple[Hub, str]
@@ -91,11 +101,7 @@ def test_connections_are_reported_with_their_flows_and_again_when_they_close(
     )
     start_agent(config(tmp_path, addresses, hub[1]))
     eventually(lambda: "entries=1" in map_text(tmp_path), "the map")
-    environment = {
-        **os.environ, "LD_PRELOAD": str(built / "shim" / "libpolyrhythm-sockets.so"),
-        "POLYRHYTHM_SOCKET_MAP": str(tmp_path / "sockets"), "POLYRHYTHM_SOCKET_JOB": "my%20job",
-        "POLYRHYTHM_SOCKET_REPORTS": str(tmp_path / "sockets.sock"),
-    }  # fmt: skip
+    environment = shim_environment(built, tmp_path)
     code = """
 import json, socket, sys
 made = socket.socket()
@@ -129,6 +135,80 @@ sys.stdin.read()
         program.communicate()
         accepted.close()
         eventually(lambda: said(closed=True), "a report that it has closed")
+
+
+@needs_compiler
+def test_connections_from_before_a_job_joins_are_reported_once_its_paths_are_known(
+    built: Path, start_agent: Start, tmp_path: Path, addresses: dict[str, str], hub: tuple[Hub, str]
+) -> None:
+    """Training connects its ranks before it joins."""
+    told: list[pb.ControllerMessage] = []
+    hub[0].answer = lambda message: [*welcome_and_pin(message), *told]
+    start_agent(config(tmp_path, addresses, hub[1]))
+    eventually(lambda: hub[0].bodies("hello"), "a session")
+    code = """
+import socket, sys
+made = [socket.socket() for _ in range(2)]
+for each, to in zip(made, sys.argv[2:4]):
+    each.bind((sys.argv[1], 0))
+    each.connect((to, int(sys.argv[4])))
+print(made[0].getsockname()[1], flush=True)
+sys.stdin.read()
+"""
+    with socket.create_server((addresses["h2"], 0)) as listener:
+        port = listener.getsockname()[1]
+        with socket.create_server((addresses["h3"], port)):
+            program = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", code, *(addresses[h] for h in ("h1", "h2", "h3")), str(port)],
+                env=shim_environment(built, tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            assert program.stdout is not None
+            own = int(program.stdout.readline())
+            assert hub[0].bodies("connections") == []
+            told.append(path(addresses, "my job/h1>h2", "h1>h2"))
+            body = eventually(lambda: hub[0].bodies("connections"), "a report")[0]
+            program.communicate()
+    assert [(c.flow, c.source_port, c.dest_port, c.sent_dscp) for c in body.connections] == [
+        ("my job/h1>h2", own, port, 0)
+    ]
+
+
+@needs_compiler
+def test_an_agent_that_dies_between_look_up_and_connect_costs_no_connection(
+    built: Path, start_agent: Start, tmp_path: Path, addresses: dict[str, str], hub: tuple[Hub, str]
+) -> None:
+    """Some sockets are bound before its end and connected after it. The map stays, so all are steered."""
+    hub_with_paths(hub[0], path(addresses, "my job/h1>h2", "h1>h2"))
+    agent = start_agent(config(tmp_path, addresses, hub[1]))
+    eventually(lambda: "entries=1" in map_text(tmp_path), "the map")
+    environment = shim_environment(built, tmp_path)
+    code = """
+import json, socket, sys
+to, made = (sys.argv[2], int(sys.argv[3])), [socket.socket() for _ in range(40)]
+for each in made[:30]:
+    each.bind((sys.argv[1], 0))
+for each in made[:20]:
+    each.connect(to)
+print("bound", flush=True)
+sys.stdin.readline()
+for each in made[20:]:
+    each.bind((sys.argv[1], 0)) if each in made[30:] else None
+    each.connect(to)
+print(json.dumps([each.getsockname()[1] for each in made]), flush=True)
+"""
+    with socket.create_server((addresses["h2"], 0), backlog=256) as listener:
+        port = listener.getsockname()[1]
+        program = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", code, addresses["h1"], addresses["h2"], str(port)],
+            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert program.stdout is not None
+        assert program.stdout.readline() == "bound\n"
+        agent.stop(signal.SIGKILL)
+        said, _ = program.communicate("go on\n")
+    assert program.returncode == 0
+    ports = json.loads(said)
+    assert [own for own in ports if not 41000 <= own < 42000 or (own & 1) ^ (port >> 15) != 1] == []
 
 
 def test_reports_that_the_kernel_does_not_confirm_are_worth_nothing(
@@ -165,8 +245,12 @@ def test_the_environment_of_a_job(
     if not shim.is_file():
         pytest.skip("needs the built shim (make shim)")
     file = tmp_path / "agent.toml"
-    file.write_text(config(tmp_path, addresses, "127.0.0.1:1"))
+    text = config(tmp_path, addresses, "127.0.0.1:1")
+    file.write_text(text)
     printed = command("--config", str(file), "env", "my job", "--export").stdout
+    assert "POLYRHYTHM_SOCKET_PACE" not in printed
+    file.write_text(text.replace("[sockets]\n", "[sockets]\npace_mbps = 12.5\n"))
+    assert "POLYRHYTHM_SOCKET_PACE=1562500" in command("--config", str(file), "env", "my job").stdout
     shown = subprocess.run(
         ["sh", "-c", f"LD_PRELOAD=\n{printed}\necho $LD_PRELOAD; echo $POLYRHYTHM_SOCKET_JOB; echo $POLYRHYTHM_SOCKET_MAP"],
         capture_output=True, text=True, timeout=PATIENCE_S, check=True,

@@ -21,7 +21,7 @@ from agent_rig import MS, AgentProcess, Hub, command, config_text, eventually, n
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostagent.observed_iterations import find_profile, iterations
+from hostagent.observed_iterations import BelievedProfile, find_profile, iterations
 from hostagent.phases import ObservedProfile
 from hostagent.record_files import GrowingFiles
 from hostagent.records import CommunicationInterval, RecordReader, read_record
@@ -148,6 +148,85 @@ def test_iterations_are_as_long_as_they_were(period: int, part: float, seed: int
         after = truth[truth.index(start) + 1]
         assert abs(after - iteration.end_ns) <= period * MS / 100
         assert iteration.size == pytest.approx(2 * 10**7, rel=0.1)
+
+
+def sampled(
+    draw: Random, until_ms: float, *, period_ms: float, missing: float
+) -> list[CommunicationInterval]:
+    """What readings of a counter every 10 ms show of bursts every `period_ms`. Readings are late, and some very
+    late. Bursts begin late, some are missing, and some are rounds of TCP that are 40 to 50 ms apart."""
+    sends: list[tuple[float, float]] = []
+    late_ms, apart_ms, in_rounds = (
+        draw.choice([0, 5, 30]),
+        draw.uniform(40, 50),
+        draw.choice([0, 0.3, 0.7, 1]),
+    )
+    at = draw.uniform(0, period_ms)
+    while at < until_ms:
+        begin, rounds = at + draw.uniform(0, late_ms), draw.randint(2, 4)
+        lasts_ms = draw.uniform(70, 160)
+        at += period_ms
+        if draw.random() < missing:
+            continue
+        if draw.random() < in_rounds:
+            times = [begin + number * apart_ms + k for number in range(rounds) for k in range(4)]
+        else:
+            times = [begin + lasts_ms * k / 15 for k in range(15)]
+        sends += [(t, 60_000 / len(times)) for t in times]
+    sends.sort(reverse=True)
+    found, last, due, hiccups = [], 0.0, 0, draw.choice([0, 0.02, 0.05])
+    while due < until_ms:
+        now = due + (draw.uniform(30, 300) if draw.random() < hiccups else draw.expovariate(1.0))
+        size = 0.0
+        while sends and sends[-1][0] <= now:
+            size += sends.pop()[1]
+        if size:
+            found.append(CommunicationInterval(int(last * MS), int(now * MS), round(size)))
+        last = now
+        due = (int(now) // 10 + 1) * 10
+    return found
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([0, 0.05, 0.1]))
+def test_the_rounds_within_bursts_are_no_period(seed: int, missing: float) -> None:
+    """Only the bursts' period is believed, once or twice: two in turn may look alike."""
+    busy = sampled(Random(seed), 30_000, period_ms=500, missing=missing)
+    believed = BelievedProfile()
+    for look_ms in range(2_000, 30_000, 2_000):
+        believed.found(find_profile([b for b in busy if b.end_ns <= look_ms * MS]))
+        if believed.profile is not None:
+            periods = believed.profile.period_ns / (500 * MS)
+            assert periods == pytest.approx(round(periods), abs=0.1)
+            assert round(periods) in (1, 2)
+
+
+def test_one_round_after_another_in_a_long_burst_is_believed_only_until_the_burst_ends() -> None:
+    """A job of 8 s sends for 5 s, in rounds that are 44 ms apart."""
+    busy = [
+        CommunicationInterval(at * MS, (at + 10) * MS, 10_000)
+        for begin in range(0, 80_000, 8_000)
+        for at in range(begin, begin + 5_000, 44)
+    ]
+    believed, seen = BelievedProfile(), []
+    for look_ms in range(2_000, 80_000, 2_000):
+        believed.found(find_profile([b for b in busy if b.end_ns <= look_ms * MS]))
+        seen.append(believed.profile.period_ns / MS if believed.profile is not None else 0)
+    assert seen[-1] == pytest.approx(8_000, rel=0.05)
+    changes = [after for before, after in pairwise(seen) if after != before]
+    assert len(changes) <= 2
+
+
+def test_a_new_period_is_believed_and_one_that_is_seen_once_is_not() -> None:
+    one, other = (ObservedProfile(t * MS, ((0, t * MS // 4),), 1.0) for t in (500, 300))
+    believed = BelievedProfile()
+    assert [believed.found(p) for p in (one, other, None, one, one, one)] == [False] * 5 + [True]
+    assert not believed.doubted
+    assert [believed.found(p) for p in (other, one, other, other, None)] == [False] * 5
+    assert believed.doubted
+    assert believed.profile == one
+    assert believed.found(other)
+    assert believed.profile == other
 
 
 def test_a_job_that_never_pauses_has_no_iterations_to_tell() -> None:

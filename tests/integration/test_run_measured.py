@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from run_rig import uncounted
 
 SCENARIO = """
 name: unknown
@@ -53,6 +54,7 @@ def test_what_nobody_says_is_measured_and_a_change_is_planned_for(tmp_path: Path
         text=True,
         timeout=600,
         check=False,
+        env=uncounted(),
     )
     assert done.returncode == 0, done.stderr
     scenario = json.loads(target.read_text())["scenarios"]["unknown"]

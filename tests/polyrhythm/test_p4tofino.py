@@ -57,17 +57,19 @@ def interface(info):
     return {"tables": tables, "actions": actions, "counters": counters, "headers": headers}
 
 
-# What p4/shared/host_trust.p4 and p4/v1model/spreading.p4 add, and IPv6, for which the fitted program was not
+# What p4/shared/host_trust.p4 and the two files of p4/v1model add, and IPv6, for which the fitted program was not
 # compiled (docs/tofino.md).
 ONLY_ON_V1MODEL = {
     "tables": {
         *("host_dscp", "planned_pair", "planned_pair_ipv6", "planned_flow", "planned_flow_ipv6"),
         *("routing_ipv6", "pinned_flow_ipv6", "remark_flow_ipv6", "spread"),
+        "ecn_tcp",
     },
     "actions": {
         *("trust_answers", "trust_nothing", "trust_planned", "trust_flow"),
         *("trust_pair", "trust_answering_pair", "trust_pair_both_ways"),
         *("move_flowlets", "spray_in_turn", "spray_random"),
+        "set_tcp_mark_probability",
     },
 }
 
@@ -81,7 +83,7 @@ def test_the_interface_is_that_of_v1model_but_for_what_the_guide_names():
     assert on_tofino == on_bmv2
     guide = (ROOT / "docs" / "tofino.md").read_text()
     assert all(f"`{name}`" in guide for name in ONLY_ON_V1MODEL["tables"])
-    assert (ON_TOFINO.pkg_info.version, ON_BMV2.pkg_info.version) == ("1.1.0", "1.4.0")
+    assert (ON_TOFINO.pkg_info.version, ON_BMV2.pkg_info.version) == ("1.1.0", "1.5.0")
     assert ON_TOFINO.pkg_info.arch == "tna"
     assert list(ON_TOFINO.pkg_info.annotations) == [
         '@depth_unit("cells of 80 bytes")',

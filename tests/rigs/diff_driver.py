@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
+import random
 import socket
 import subprocess
 import sys
@@ -35,9 +37,16 @@ Counts = dict[str, dict[int, tuple[int, int]]]
 
 
 def free_port() -> int:
-    """A TCP port that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
+    """A TCP port that was free a moment ago, and that no outgoing connection takes until the switch listens."""
+    first_outgoing = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        with (
+            contextlib.suppress(OSError),
+            socket.create_server(
+                ("127.0.0.1", random.randrange(10_000, max(first_outgoing, 10_001)))
+            ) as taken,
+        ):
+            return taken.getsockname()[1]
 
 
 @contextmanager
@@ -53,6 +62,16 @@ def switch_process(program: str | None) -> Iterator[tuple[str, str]]:
     finally:
         process.terminate()
         process.wait(PATIENCE_S)
+
+
+def not_ready(packets: grpc.Call) -> bool:
+    """Whether the data plane has ended this stream as not ready: BMv2 starts it after it has answered the push
+    of a program. One that stays open for a second is taken.
+    """
+    ended = threading.Event()
+    if packets.add_callback(ended.set) and not ended.wait(1.0):
+        return False
+    return packets.code() == grpc.StatusCode.UNAVAILABLE
 
 
 class Session:
@@ -90,12 +109,19 @@ class Session:
         schema = Schema.parse(config.p4info, load_program(config.p4_device_config).ir)
         self._counters = list(schema.counters.values())
         self._packet_in, self._packet_out = schema.packet_in, schema.packet_out
-        packets = self._channels[1].stream_stream(
+        packets = self._open_data_plane()
+        while not_ready(packets):
+            packets = self._open_data_plane()
+        threading.Thread(target=self._receive_frames, args=(packets,), daemon=True).start()
+
+    def _open_data_plane(self) -> grpc.Call:
+        self._frames.put(None)
+        self._frames = queue.SimpleQueue()
+        return self._channels[1].stream_stream(
             f"/{SERVICE}/PacketStream",
             request_serializer=messages.PacketStreamRequest.SerializeToString,
             response_deserializer=messages.PacketStreamResponse.FromString,
         )(iter(self._frames.get, None), wait_for_ready=True)
-        threading.Thread(target=self._receive_frames, args=(packets,), daemon=True).start()
 
     def close(self) -> None:
         """End both streams."""

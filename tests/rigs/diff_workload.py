@@ -55,6 +55,7 @@ _SIZES = {
     "planned_flow": 120,
     "planned_flow_ipv6": 120,
     "spread": 120,
+    "ecn_tcp": 24,
 }
 # Two switches draw differently.
 _NOT_COMPARED = {"spray_random"}

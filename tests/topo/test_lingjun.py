@@ -33,6 +33,8 @@ def test_labels_become_switches(tmp_path: Path) -> None:
         ("ip,DSW,PSW\n", ":1: no column ASW, or more than one; legal: the columns ip, DSW, PSW, ASW"),
         ("ip,DSW,PSW,ASW\n", ":1: it holds no hosts; legal: a row ip,DSW,PSW,ASW for each"),
         (TABLE + 'd,"G1,P1,S1\n', ":5: not CSV: "),
+        (TABLE + "d,x-y,z,S1\ne,x,y-z,S1\n", ":6: the name 'agg-x-y-z' is that of other labels too; legal: "),
+        (TABLE + "d,all,P1,S1\n", ": DSW: 'all' names the core above all groups; legal: another label"),
         (
             "ip,DSW,PSW,ASW\n" + "".join(f"{i},a,b,c\n" for i in range(254)),
             ":255: ASW: 'c' has more hosts; legal",

@@ -86,6 +86,24 @@ def test_a_nic_sends_the_flows_of_the_highest_level_first_and_others_in_turn() -
     assert ends[4] - start == pytest.approx(200 * WIRE_NS, rel=0.06)
 
 
+@pytest.mark.parametrize("alone", [0, 20])
+def test_a_flow_that_waits_behind_a_higher_level_leaves_with_its_new_one(alone: int) -> None:
+    bench = Bench(3)
+    bench.nics[0].set_traffic_classes(48, 50, (30, 10))
+    high, low = bench.flow(0, 1)[0], bench.flow(0, 2)[0]
+    high.repin(high.source_port, 30)
+    low.repin(low.source_port, 10)
+    ends: list[str] = []
+    low.post(100 * 1024, lambda: ends.append("low"))
+    bench.heap.run(alone * WIRE_NS)
+    high.post(5_000 * 1024, lambda: ends.append("high"))
+    bench.heap.run(bench.heap.now + 200 * WIRE_NS)
+    assert low.packets < 2 * alone + 2
+    low.repin(low.source_port, 30)
+    bench.heap.run(bench.heap.now + 300 * WIRE_NS)
+    assert ends == ["low"]
+
+
 def test_one_lost_packet_brings_one_nak_and_goes_back() -> None:
     bench = Bench(2)
     naks: list[bytes] = []

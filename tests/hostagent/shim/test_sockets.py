@@ -190,6 +190,33 @@ print(json.dumps(found))
     assert program.run(code, text) == [[27, 26, 27], [0, 26, 27]]
 
 
+@pytest.mark.parametrize(("environment", "expected"), [
+    ({"POLYRHYTHM_SOCKET_PACE": "1562500"}, [1_562_500, 1_562_500, 4_000, None]),
+    ({}, [None, None, 4_000, None]),
+    ({"POLYRHYTHM_SOCKET_PACE": "fast"}, [None, None, 4_000, None]),
+])  # fmt: skip
+def test_steered_tcp_connections_are_paced_unless_the_program_does_it(
+    program: Program, environment: dict[str, str], expected: list[int | None]
+) -> None:
+    """Both ends of a connection, one with a rate of its own, and one to an address that the map lacks."""
+    code = f"""
+PACE = 47  # SO_MAX_PACING_RATE
+def rate(made):
+    found = int.from_bytes(made.getsockopt(socket.SOL_SOCKET, PACE, 8), "little")
+    return None if found == (1 << 64) - 1 else found
+listener = listen({THERE!r})
+one = connect(({THERE!r}, port(listener)))
+other, _ = listener.accept()
+own = socket.socket()
+own.setsockopt(socket.SOL_SOCKET, PACE, (4000).to_bytes(8, "little"))
+own.connect(TO)
+aside = listen("127.0.0.9")
+print(json.dumps([*map(rate, (one, other, own, connect(("127.0.0.9", port(aside)))))]))
+"""
+    text = f"{TCP_LINE} 0 26 - - -\ntcp job {THERE} {HERE} 0 27 - - -\n"
+    assert program.run(code, text, **environment) == expected
+
+
 def test_ports_in_use_and_ports_that_were_just_used(program: Program) -> None:
     """A listener has the only port: the call runs unchanged. A restarted program finds its ports in TIME-WAIT."""
     code = f"taken = listen({HERE!r}, 41500)\n{FOUR}{PORTS}"
@@ -202,6 +229,14 @@ def test_ports_in_use_and_ports_that_were_just_used(program: Program) -> None:
         )
     assert set(used[:4]) <= set(range(41600, 41604))
     assert 0 not in used
+
+
+def test_processes_begin_at_different_ports_of_a_range(program: Program) -> None:
+    """Else many would try the lowest ones, one after another."""
+    text = f"{TCP_LINE} 0 - 41000-41031,42000-42031 - -\n"
+    firsts = [program.run("print(json.dumps(port(connect(TO))))", text) for _ in range(6)]
+    assert all(41000 <= own < 41032 or 42000 <= own < 42032 for own in firsts)
+    assert max(firsts) - min(firsts) > 8
 
 
 def test_threads_and_a_forked_child_have_numbers_of_their_own(program: Program) -> None:
@@ -296,6 +331,28 @@ def test_reports_name_the_tuple_and_an_agent_that_is_gone_or_deaf_holds_nobody(p
     assert first == f"tcp job ::ffff:{HERE} {port} ::ffff:{THERE} {program.port} 0 26"
     # The agent has died: its socket's file is still there.
     program.run(code, text, POLYRHYTHM_SOCKET_REPORTS=str(path))
+
+
+def test_connections_of_a_named_job_that_has_not_joined_are_reported_and_left_alone(program: Program) -> None:
+    path = program.map.with_name("reports")
+    code = (
+        "before, made = connect(TO, tos=8), [connect(TO) for _ in range(2)]\n"
+        "asked = [m.getsockopt(socket.IPPROTO_IP, 51) for m in made]\n"
+        "print(json.dumps([[port(m) for m in made], asked]))"
+    )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as agent:
+        agent.bind(str(path))
+        for text in ("", f"tcp other {HERE} {THERE} 0 26 - - -\n"):
+            ports, asked = program.run(code, text, POLYRHYTHM_SOCKET_REPORTS=str(path))
+            assert asked == [0, 0]
+            agent.recv(2048)
+            for number, own in enumerate(ports, 1):
+                said = f"tcp job ::ffff:{HERE} {own} ::ffff:{THERE} {program.port} {number} 0"
+                assert agent.recv(2048).decode() == said
+        agent.setblocking(False)
+        program.run(code, POLYRHYTHM_SOCKET_REPORTS=str(path), POLYRHYTHM_SOCKET_JOB="")
+        with pytest.raises(BlockingIOError):
+            agent.recv(2048)
 
 
 def test_refusals_and_wrong_calls_give_the_same_errors(program: Program) -> None:

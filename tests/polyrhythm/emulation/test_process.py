@@ -81,7 +81,7 @@ def follow(
     nothing: Any = Counting(dict.fromkeys(targets, 0))
     emulation = Emulation(
         nothing, load_scenario(path), nothing, nothing,
-        folder=folder, controller="", web="", profiles={}, seed=1,
+        folder=folder, sockets=folder, controller="", web="", profiles={}, seed=1,
     )  # fmt: skip
     anything: Any = agents
     return emulation._follow(anything, targets, 0, 1)

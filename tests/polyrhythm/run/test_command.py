@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_rig import PATIENCE_S, POLYRHYTHM, figures, run, shortened
+from run_rig import PATIENCE_S, POLYRHYTHM, figures, run, shortened, uncounted
 
 from polyrhythm.cli import main
 
@@ -107,7 +107,15 @@ def test_slow_rpcs_change_no_figure(tmp_path: Path) -> None:
 def test_a_dead_spine_is_routed_around(tmp_path: Path) -> None:
     scenario = shortened("collide", tmp_path, warmup=2, iterations=5)
     done = run(
-        scenario, "--once", "--json", tmp_path / "f.json", "--fail", "spine2@900", "--keep", tmp_path / "k"
+        scenario,
+        "--once",
+        "--json",
+        tmp_path / "f.json",
+        "--fail",
+        "spine2@900",
+        "--keep",
+        tmp_path / "k",
+        counted=False,
     )
     assert done.returncode == 0, done.stderr
     collide = json.loads((tmp_path / "f.json").read_text())["scenarios"]["collide"]
@@ -138,7 +146,7 @@ def test_a_cut_cable_is_left_within_the_switch_before_the_controller_acts(tmp_pa
 
 def test_without_any_spine_the_run_ends_with_a_clear_error(tmp_path: Path) -> None:
     scenario = shortened("two_vgg19", tmp_path, warmup=1, iterations=6)
-    done = run(scenario, "--once", "--fail", "spine1@600")
+    done = run(scenario, "--once", "--fail", "spine1@600", counted=False)
     assert done.returncode == 1
     assert "two_vgg19: no bytes of any job have arrived for 10 s of fabric time" in done.stderr
     assert "Traceback" not in done.stderr
@@ -183,8 +191,8 @@ def test_on_a_terminal_the_live_fabric_is_served_until_interrupted(tmp_path: Pat
     if pid == 0:
         # The tests may run in the background of a shell, which ignores Ctrl-C there.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.environ["COLUMNS"] = "160"
-        os.execv(sys.executable, [*POLYRHYTHM, "run", str(scenario), "--offsets", "0", "--port", "0"])
+        own = dict(uncounted(), COLUMNS="160")
+        os.execve(sys.executable, [*POLYRHYTHM, "run", str(scenario), "--offsets", "0", "--port", "0"], own)
     shown = b""
     deadline = time.monotonic() + PATIENCE_S
     while b"Press Ctrl-C" not in shown and time.monotonic() < deadline:
@@ -219,9 +227,10 @@ def test_a_live_controller_that_dies_ends_the_run_with_a_word(tmp_path: Path) ->
     scenario = shortened("two_vgg19", tmp_path, warmup=1, iterations=2)
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execv(
+        os.execve(
             sys.executable,
             [*POLYRHYTHM, "run", str(scenario), "--offsets", "0", "--port", "0", "--profile", "declared"],
+            uncounted(),
         )
     shown, killed = b"", False
     # Reading a terminal whose last process has gone is an error.

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of the report, against cases worked by hand."""
 
+from random import Random
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from polyrhythm.run.figures import (
     JobFigures,
@@ -81,3 +85,22 @@ def test_speedup_is_the_mean_of_the_jobs_ratios() -> None:
 def test_draws_are_pooled() -> None:
     both = pooled([JobFigures((1.0, 2.0), 4, 1), JobFigures((3.0,), 2, 3)])
     assert both == JobFigures((1.0, 2.0, 3.0), 3.0, 2.0)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 32), st.floats(1, 500), st.floats(1, 900)), min_size=2, max_size=8),
+    st.randoms(),
+)
+def test_the_order_of_the_jobs_changes_no_digit(jobs: list[tuple[int, float, float]], random: Random) -> None:
+    """The jobs of a window are a set of names, whose order is another one in each process."""
+    names = [f"j{n}" for n in range(len(jobs))]
+    figures = {
+        name: JobFigures((compute + up,), 0, 0) for name, (_, compute, up) in zip(names, jobs, strict=True)
+    }
+    compute_ms = {name: compute for name, (_, compute, _) in zip(names, jobs, strict=True)}
+    gpus = {name: count for name, (count, _, _) in zip(names, jobs, strict=True)}
+    alone = {name: JobFigures((compute_ms[name],), 0, 0) for name in names}
+    mixed = random.sample(names, len(names))
+    other = {name: figures[name] for name in mixed}
+    assert gpu_utilisation(gpus, compute_ms, other) == gpu_utilisation(gpus, compute_ms, figures)
+    assert jain_index(alone, other) == jain_index(alone, figures)
