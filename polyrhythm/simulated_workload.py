@@ -10,7 +10,7 @@ from pathlib import Path
 from polyrhythm.api import load_scenario, scenario_workload
 from polyrhythm.scenario import scenario_path
 from polyrhythm_files import ConfigError
-from sim.cluster import Cluster, JobRequest, WorkloadError, check, machines
+from sim.cluster import Cluster, JobRequest, WorkloadError, check, check_lengths, machines
 from sim.network import HostInternals, Network
 from sim.output import MarkEstimate
 from sim.simulation import SimulationSettings
@@ -66,7 +66,13 @@ def settings_of(
     until_s: float,
     samples_s: float,
 ) -> SimulationSettings:
-    """The settings of a simulation of this workload, for any policy."""
+    """The settings of a simulation of this workload, for any policy.
+
+    Raises:
+        WorkloadError: without `until_s`, a job that cannot end while the simulator's clock runs.
+    """
+    if not until_s:
+        check_lengths(workload.requests)
     return SimulationSettings(
         # This depends on the number of jobs, never on the clock, so a resumed simulation gives the same
         # result.

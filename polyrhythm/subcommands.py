@@ -9,6 +9,7 @@ import gc
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn
 
 Commands = Mapping[str, tuple[str, str]]
@@ -74,6 +75,11 @@ def integer(least: int, most: int | None = None) -> Callable[[str], int]:
     # argparse names the type in its message: "invalid whole number value".
     parse.__name__ = "whole number"
     return parse
+
+
+def unwritable(error: OSError, folder: Path | str | None = None) -> str:
+    """The line for a folder of --out that cannot be written. `folder` stands where `error` names no file."""
+    return f"--out: {folder or error.filename}: {error.strerror}; legal: a folder that can be written"
 
 
 def add_commands(parser: CommandParser, commands: Commands, name: str) -> None:

@@ -17,12 +17,13 @@ from typing import Any
 from sim.output import replace_file
 from sim.state import SimulationState
 
-_MAGIC = b"polyrhythm simulation 5\n"
-_ROOMS = ("sim.", "controller.model.", "controller.routing.forwarding", "topo.graph")
+_MAGIC = b"polyrhythm simulation 6\n"
+_ROOMS = ("sim.", "controller.model.", "controller.placement.", "controller.routing.forwarding", "topo.graph")
 _OTHERS = {
     ("builtins", "set"),
     ("builtins", "frozenset"),
     ("collections", "deque"),
+    ("random", "Random"),
     ("numpy", "dtype"),
     ("numpy", "ndarray"),
     ("numpy._core.multiarray", "_reconstruct"),

@@ -11,9 +11,13 @@ from functools import cached_property
 from sim.mltcp import SHAPES
 from sim.network import Network
 from sim.shape import Shape
+from sim.units import NEVER, PS_PER_NS
 
 Placement = tuple[tuple[str, int], ...]
 """(server, GPUs of it) in rank order."""
+
+LAST_NS = NEVER // PS_PER_NS
+"""The last time that the simulator's clock can show."""
 
 
 class WorkloadError(ValueError):
@@ -102,6 +106,11 @@ def check(cluster: Cluster, requests: Sequence[JobRequest]) -> None:
             raise WorkloadError(
                 f"job {request.name}: it arrives at {request.arrival_ns} ns; legal: 0 or later"
             )
+        if request.arrival_ns > LAST_NS:
+            raise WorkloadError(
+                f"{_row_of(request)}job {request.name}: it arrives at {request.arrival_ns / 1e9:g} s; "
+                f"legal: up to {LAST_NS / 1e9:g}, where the simulator's clock ends"
+            )
         if request.iterations < 1:
             raise WorkloadError(f"job {request.name}: {request.iterations} iterations; legal: 1 or more")
         if not 1 <= request.gpus <= cluster.gpus:
@@ -124,6 +133,26 @@ def check(cluster: Cluster, requests: Sequence[JobRequest]) -> None:
         for host in request.ranks or ():
             if host not in cluster.network.topology.host:
                 raise WorkloadError(f"job {request.name}: the fabric has no host {host!r}")
+
+
+def check_lengths(requests: Sequence[JobRequest]) -> None:
+    """Refuse jobs that cannot end while the simulator's clock runs.
+
+    Raises:
+        WorkloadError: names the row or the job.
+    """
+    for request in requests:
+        computes_ns = request.iterations * request.shape.compute_ns
+        if request.arrival_ns + computes_ns > LAST_NS:
+            raise WorkloadError(
+                f"{_row_of(request)}job {request.name}: its {request.iterations} iterations compute for "
+                f"{computes_ns / 1e9:g} s; legal: an end within {LAST_NS / 1e9:g} s, or --until-s"
+            )
+
+
+def _row_of(request: JobRequest) -> str:
+    """The row that a job was read from, as an error begins; empty for a job without one."""
+    return f"{request.source.partition(', column')[0]}: " if request.source else ""
 
 
 def ranks_of(cluster: Cluster, request: JobRequest, placement: Placement) -> tuple[tuple[str, ...], Shape]:

@@ -12,6 +12,7 @@ from typing import Any
 from controller.model import REALIGN, TRAFFIC_CLASSES, Job, JobPlan, Plan
 from controller.model.plan import Spreading
 from controller.planner import PlanInput, Policy, PolicyError, plan
+from controller.planner.placement import Compatibility, compatibility
 from controller.routing.forwarding import forwarding, pair
 from controller.routing.paths import Forwarding, Path, path_of
 from controller.routing.spread_portions import Portions, spread_portions
@@ -91,21 +92,26 @@ class Decider:
 
     def plan(self, fabric: FabricState, jobs: Sequence[Job], now_ps: int) -> Plan:
         """The plan for these jobs from `now_ps` on. Keeps the plan as the input of the next call."""
-        decided = plan(
-            PlanInput(
-                topology=fabric.topology,
-                jobs=tuple(jobs),
-                policy=self.policy,
-                epoch_ns=now_ps // PS_PER_NS,
-                down_links=fabric.down_links,
-                down_switches=fabric.down_switches,
-                previous=None if self.one_by_one else self._previous,
-                seed=self._seed,
-                elephant_bytes=self._elephant_bytes,
-            )
-        )
+        decided = plan(self._inputs(fabric, jobs, now_ps))
         self._previous = decided
         return decided
+
+    def compatibility(self, fabric: FabricState, jobs: Sequence[Job], now_ps: int) -> Compatibility:
+        """How well these jobs can share links in time, on the paths that the policy would choose."""
+        return compatibility(self._inputs(fabric, jobs, now_ps))
+
+    def _inputs(self, fabric: FabricState, jobs: Sequence[Job], now_ps: int) -> PlanInput:
+        return PlanInput(
+            topology=fabric.topology,
+            jobs=tuple(jobs),
+            policy=self.policy,
+            epoch_ns=now_ps // PS_PER_NS,
+            down_links=fabric.down_links,
+            down_switches=fabric.down_switches,
+            previous=None if self.one_by_one else self._previous,
+            seed=self._seed,
+            elephant_bytes=self._elephant_bytes,
+        )
 
     def ecmp_path(self, fabric: FabricState, flow: str, src: str, dst: str) -> Path | None:
         """The path that the fabric's hash gives the flow, by the source port that is drawn for it. None if no

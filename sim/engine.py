@@ -52,6 +52,9 @@ class FlowEngine(Protocol):
     def export(self) -> list[JobRun]:
         """Write the progress of every job back to its JobRun and return them."""
 
+    def rates(self) -> dict[tuple[str, int], float]:
+        """Each active flow's rate in bit/s, by (job, task)."""
+
 
 EngineFactory = Callable[..., FlowEngine]
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs on a cluster whose communication depends on their own placement only, as in ArtISt-sim (Dally, IV-C).
 
-Jobs do not slow one another down on links. The schedulers are those of `controller.placement.schedulers`.
+Jobs do not slow one another down on links; jobs that share GPUs wait for one another in each step. The
+schedulers are those of `controller.placement.schedulers`.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ from heapq import heappop, heappush
 
 from controller.placement.latency import Sensitivity, exposed
 from controller.placement.machines import Allocation, FreePool, Machines
-from controller.placement.offers import OfferPolicy, PlacedJob, offer_round
+from controller.placement.offers import ElasticPolicy, OfferPolicy, PlacedJob, SharingPolicy, offer_round
+from controller.placement.schedulers.muri import Stages, group_period
+from controller.placement.schedulers.pollux import MOST_TIMES, progress
 from sim.cluster import WorkloadError
 
 
 @dataclass(frozen=True, slots=True)
 class IsolatedJob:
-    """A job as it is submitted: `ideal_s` is its running time on its GPUs without communication. `source` is
-    where it was read, for messages."""
+    """A job as it is submitted: `ideal_s` is its running time on its GPUs without communication, `compute_s`
+    that of an iteration (0: unknown; it then shares GPUs with no other job). `source` is where it was read,
+    for messages."""
 
     name: str
     arrival_s: float
@@ -28,6 +32,7 @@ class IsolatedJob:
     ideal_s: float
     sensitivity: Sensitivity
     skewed: bool = False
+    compute_s: float = 0.0
     source: str = field(default="", repr=False, compare=False)
 
 
@@ -67,6 +72,9 @@ class IsolatedOutcome:
 
 @dataclass(slots=True)
 class _Run:
+    """A job of the simulation. `speed`: its progress with its GPUs, relative to as many as it asked for.
+    `alone`: by how much its GPUs multiply its compute time if it shares them with nobody."""
+
     job: IsolatedJob
     state: PlacedJob
     settled: float
@@ -76,6 +84,9 @@ class _Run:
     moves: int = 0
     changes: int = 0
     started: bool = False
+    speed: float = 1.0
+    alone: float = 1.0
+    lease_ends: float = math.inf
     by_tier: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
 
 
@@ -178,19 +189,33 @@ class _Simulation:
         """Let the job's next lease begin."""
         lease = self._settings.lease_s
         if self._policy.leases:
-            end = (now // lease + 1) * lease if self._settings.aligned else now + lease
-            heappush(self._leases, (end, run.job.name, run.changes))
+            run.lease_ends = (now // lease + 1) * lease if self._settings.aligned else now + lease
+            heappush(self._leases, (run.lease_ends, run.job.name, run.changes))
 
     def _arrive(self, job: IsolatedJob) -> None:
         state = PlacedJob(
             job.name, job.demand, job.ideal_s, job.skewed, arrived=job.arrival_s, since=job.arrival_s
         )
+        if isinstance(self._policy, ElasticPolicy):
+            empty = FreePool(self._machines)
+            most = min(self._machines.total, MOST_TIMES * job.demand)
+            state.goodput = tuple(
+                progress(gpus) / self._slowdown(job, empty.closest(gpus) or ()) for gpus in range(1, most + 1)
+            )
+        if isinstance(self._policy, SharingPolicy) and job.compute_s:
+            closest = FreePool(self._machines).closest(job.demand) or ()
+            state.stages = _stages(job, self._slowdown(job, closest))
         self._waiting[job.name] = _Run(job, state, settled=job.arrival_s)
 
     def _finish(self, run: _Run, now: float) -> None:
         _settle(run, now, self._machines)
         del self._running[run.job.name]
-        self._pool.give_back(run.state.allocation or ())
+        partners = [self._running[name] for name in run.state.partners]
+        if not partners:
+            self._pool.give_back(run.state.allocation or ())
+        for partner in partners:
+            partner.state.partners = tuple(n for n in partner.state.partners if n != run.job.name)
+        self._pace(partners, now)
         self._outcomes[run.job.name] = IsolatedOutcome(
             run.job.name,
             run.job.arrival_s,
@@ -212,6 +237,7 @@ class _Simulation:
         )
         for name, allocation in changes.items():
             self._change(name, allocation, now)
+        self._pace(list(self._running.values()), now)
 
     def _distant(self) -> list[_Run]:
         """The running jobs whose GPUs could be closer together, which a scheduler without leases may move."""
@@ -238,9 +264,29 @@ class _Simulation:
         self._running[name] = run
         run.resumes = now + (self._settings.restore_s if run.started else 0.0)
         run.started = True
-        state.slowdown = self._slowdown(run.job, allocation)
-        heappush(self._ends, (run.resumes + (state.ideal - state.done) * state.slowdown, name, run.changes))
+        state.slowdown = run.alone = self._slowdown(run.job, allocation)
+        run.speed = progress(state.demand) / progress(run.job.demand)
+        self._expect(run, now)
         self._lend(run, now)
+
+    def _expect(self, run: _Run, now: float) -> None:
+        """Let the job's end be known."""
+        left = (run.state.ideal - run.state.done) * run.state.slowdown / run.speed
+        heappush(self._ends, (max(now, run.resumes) + left, run.job.name, run.changes))
+
+    def _pace(self, runs: Sequence[_Run], now: float) -> None:
+        """Let running jobs go on at the pace that those with whom they share GPUs leave them."""
+        for run in runs:
+            slowdown = run.alone
+            if run.state.partners:
+                group = [run, *(self._running[name] for name in run.state.partners)]
+                slowdown = group_period([_stages(r.job, r.alone) for r in group]) / run.job.compute_s
+            if slowdown != run.state.slowdown:
+                _settle(run, now, self._machines)
+                run.changes += 1
+                run.state.slowdown = slowdown
+                self._expect(run, now)
+                heappush(self._leases, (run.lease_ends, run.job.name, run.changes))
 
     def _slowdown(self, job: IsolatedJob, allocation: Allocation) -> float:
         key = (job.name, allocation)
@@ -250,16 +296,21 @@ class _Simulation:
         return self._slowdowns[key]
 
 
+def _stages(job: IsolatedJob, slowdown: float) -> Stages:
+    """The stages of an iteration: no trace says what it loads and prepares."""
+    return (0.0, 0.0, job.compute_s, (slowdown - 1.0) * job.compute_s)
+
+
 def _settle(run: _Run, now: float, machines: Machines) -> None:
     """Book what the job has done up to `now`."""
     state = run.state
     if state.allocation is not None:
         elapsed = now - run.settled
-        worked = max(0.0, now - max(run.settled, run.resumes)) / state.slowdown
+        worked = max(0.0, now - max(run.settled, run.resumes)) / state.slowdown * run.speed
         worked = min(worked, state.ideal - state.done)
         state.done += worked
         state.ran += elapsed
-        state.served += elapsed * state.demand
-        run.communication += worked * (state.slowdown - 1.0)
+        state.served += elapsed * sum(gpus for _, gpus in state.allocation)
+        run.communication += worked / run.speed * (run.alone - 1.0)
         run.by_tier[machines.tier(state.allocation)] += elapsed
     run.settled = now

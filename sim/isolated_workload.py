@@ -39,15 +39,19 @@ def isolated_jobs(requests: Sequence[JobRequest], *, each: bool) -> list[Isolate
     for request in requests:
         compute_s = request.shape.compute_ns / 1e9
         ideal = request.iterations * compute_s * (request.gpus if each else 1)
-        jobs.append(
-            _job(request.name, request.model, request.arrival_ns / 1e9, request.gpus, ideal, request.source)
+        known = _job(
+            request.name, request.model, request.arrival_ns / 1e9, request.gpus, ideal, request.source
         )
+        jobs.append(replace(known, compute_s=compute_s))
     return jobs
 
 
 def drawn(count: int, seed: int, *, each: bool) -> list[IsolatedJob]:
     """`count` jobs with the statistics of the Dally paper's workload, with Poisson arrivals."""
-    return [_job(*drawn_job, "") for drawn_job in _draws(count, seed, each)]
+    return [
+        replace(_job(*drawn_job, ""), compute_s=data_parallel(drawn_job[1]).compute_ns / 1e9)
+        for drawn_job in _draws(count, seed, each)
+    ]
 
 
 def drawn_requests(count: int, seed: int, *, each: bool) -> list[JobRequest]:
@@ -91,7 +95,7 @@ def one_by_one(jobs: Sequence[IsolatedJob], seed: int) -> list[IsolatedJob]:
 
 def _job(name: str, model: str, at: float, demand: int, ideal: float, source: str) -> IsolatedJob:
     row = _row(name, model, source)
-    return IsolatedJob(name, at, demand, ideal, row.sensitivity, row.skewed, source)
+    return IsolatedJob(name, at, demand, ideal, row.sensitivity, row.skewed, source=source)
 
 
 def _row(name: str, model: str, source: str) -> ModelRow:

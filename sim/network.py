@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -114,15 +114,13 @@ class Network:
                 rates[host.name, host.name] = self.inside.nvlink_bps
         return rates
 
-    def best_rates(self, channels: Sequence[Channel], limits: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The highest rate in bit/s that each channel can ever get, by its cap, its NICs, PCIe and NVLink."""
-        best = []
-        for channel, limit in zip(channels, limits, strict=True):
-            src, dst = channel.src, channel.dst
-            if src == dst:
-                rate = float(self.inside.nvlink_bps or 4e12)
-            else:
-                rate = float(min(self.topology.host[src].rate_bps, self.topology.host[dst].rate_bps))
-                rate = min(rate, self.inside.pcie_bps or rate)
-            best.append(min(limit, rate))
-        return np.array(best)
+    def edges(self, channel: Channel) -> tuple[int, ...]:
+        """The links of a channel that no path avoids: its NICs and their PCIe, or NVLink within a host."""
+        src, dst = channel.src, channel.dst
+        if src == dst:
+            return self.links((src,))
+        host = self.topology.host
+        ways = [(src, host[src].leaf), (host[dst].leaf, dst)]
+        if self.inside.pcie_bps:
+            ways = [(src, f"{src}.nic"), *ways, (f"{dst}.nic", dst)]
+        return tuple(self.number[way] for way in ways)

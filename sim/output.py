@@ -190,8 +190,13 @@ def parquet_available() -> bool:
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file whole or not at all."""
     beside = path.with_name(path.name + ".part")
-    beside.write_bytes(content)
-    os.replace(beside, path)
+    try:
+        beside.write_bytes(content)
+        os.replace(beside, path)
+    except OSError:
+        # On a full disk a part of it would only take room.
+        beside.unlink(missing_ok=True)
+        raise
 
 
 def write_parquet(path: Path, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:

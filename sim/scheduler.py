@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from controller.placement.candidates import MOST
 from controller.placement.schedulers import SCHEDULERS as OFFER_POLICIES
-from controller.placement.schedulers import SchedulerOptions
+from controller.placement.schedulers import SHARING, SchedulerOptions
 from controller.placement.schedulers import scheduler_named as offer_policy_named
 from sim.cluster import FreeGpus, JobRequest, Placement
-from sim.placement_scheduler import OfferScheduler
+from sim.placement_scheduler import Judge, OfferScheduler
 from sim.units import NEVER, PS_PER_S
 
 if TYPE_CHECKING:
@@ -45,8 +46,10 @@ class Scheduler(Protocol):
         running: Mapping[str, RunningJob],
         served: Mapping[str, float],
         free: FreeGpus,
+        judge: Judge,
     ) -> tuple[list[tuple[WaitingJob, Placement]], list[str]]:
-        """Who begins, on which GPUs (already taken from `free`), and who is stopped."""
+        """Who begins, on which GPUs (already taken from `free`), and who is stopped. `judge` says how well
+        jobs could share links on other GPUs."""
 
 
 class Fifo:
@@ -72,6 +75,7 @@ class Fifo:
         running: Mapping[str, RunningJob],
         served: Mapping[str, float],
         free: FreeGpus,
+        judge: Judge,
     ) -> tuple[list[tuple[WaitingJob, Placement]], list[str]]:
         """Begin from the head of the queue while there is room."""
         begun = []
@@ -111,6 +115,7 @@ class LeastAttained:
         running: Mapping[str, RunningJob],
         served: Mapping[str, float],
         free: FreeGpus,
+        judge: Judge,
     ) -> tuple[list[tuple[WaitingJob, Placement]], list[str]]:
         """Begin the young in order of arrival, then the old; stop the old, most served first, for the
         young that find no room. The room they leave is given out at the next event."""
@@ -147,7 +152,12 @@ def placed(request: JobRequest, free: FreeGpus) -> Placement | None:
     return () if request.ranks is not None else free.place(request.gpus)
 
 
-SCHEDULERS = ("fifo", "backfill", "least-attained", *OFFER_POLICIES)
+WITH_CASSINI = "+cassini"
+"""Behind the name of a scheduler of placements: CASSINI chooses among its candidates."""
+_KNOWN = tuple(name for name in OFFER_POLICIES if name not in SHARING)
+PLACING = (*_KNOWN, *(name + WITH_CASSINI for name in _KNOWN))
+"""The schedulers of placements, but for those that let jobs share GPUs: here each GPU has one job."""
+SCHEDULERS = ("fifo", "backfill", "least-attained", *PLACING)
 
 
 def scheduler_named(name: str, *, lease_s: float = SchedulerOptions().lease_s, seed: int = 1) -> Scheduler:
@@ -164,6 +174,8 @@ def scheduler_named(name: str, *, lease_s: float = SchedulerOptions().lease_s, s
         return Fifo(backfill=True)
     if name == "least-attained":
         return LeastAttained()
-    if name in OFFER_POLICIES:
-        return OfferScheduler(offer_policy_named(name, SchedulerOptions(lease_s, seed=seed)), lease_s)
+    base = name.removesuffix(WITH_CASSINI)
+    if base in _KNOWN:
+        policy = offer_policy_named(base, SchedulerOptions(lease_s, seed=seed))
+        return OfferScheduler(policy, lease_s, candidates=MOST if name != base else 1, seed=seed)
     raise ValueError(f"{name!r} is no scheduler; legal: {', '.join(SCHEDULERS)}")

@@ -11,13 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from controller.model import Flow, Job, Phase, Profile
+from controller.model import Flow, Job, Profile
 from controller.wire.collectives import Collective
 from controller.wire.traffic import flow_name
 from sim.collectives import Collectives, Transport
-from sim.task_graph import FLOW, GATE, TaskGraph, TaskGraphBuilder, TaskGraphError
+from sim.task_graph import GATE, TaskGraph, TaskGraphBuilder, TaskGraphError
 from sim.units import PS_PER_NS
 
 MESSAGES = "messages"
@@ -163,51 +162,6 @@ def _needs_time(built: TaskGraph, job: str) -> TaskGraph:
     if not timed.any() or not np.logical_or.reduceat(waits, built.loops[:-1]).all():
         raise TaskGraphError(f"job {job}: an iteration needs time")
     return built
-
-
-@dataclass(frozen=True, slots=True)
-class UncontendedRun:
-    """A job alone on the network: its iteration time, the time at which its first flow begins (both in ps),
-    and its profile as the planner sees it.
-    """
-
-    iteration_ps: int
-    lead_ps: int
-    profile: Profile
-
-
-def uncontended(built: TaskGraph, channel_bps: NDArray[np.float64]) -> UncontendedRun:
-    """Compute how the task graph runs when no other job disturbs it. Each channel has `channel_bps`
-    (channels,). The graph has one loop (see `program`'s `barriers`).
-
-    Up phases are the spans in which a flow sends; gaps below 1 % of the iteration are closed. The rate of a
-    phase is that of the busiest channel over the phase.
-    """
-    begin, end = built.timeline(channel_bps)
-    length = max(int(end[-1]), 1)
-    flows = np.flatnonzero((built.kind == FLOW) & (built.bits > 0))
-    if not len(flows):
-        return UncontendedRun(length, 0, Profile(max(1, length // PS_PER_NS), ()))
-    order = flows[np.argsort(begin[flows], kind="stable")]
-    spans: list[list[float]] = []
-    members: list[list[int]] = []
-    for task in order:
-        if spans and begin[task] - spans[-1][1] <= 0.01 * length:
-            spans[-1][1] = max(spans[-1][1], end[task])
-            members[-1].append(task)
-        else:
-            spans.append([begin[task], end[task]])
-            members.append([task])
-    lead = spans[0][0]
-    period = max(1, length // PS_PER_NS)
-    phases = []
-    for (start, stop), tasks in zip(spans, members, strict=True):
-        carried = np.zeros(len(built.channels))
-        np.add.at(carried, built.channel[tasks], built.bits[tasks])
-        rate = max(1, round(float(carried.max()) / max(stop - start, 1.0) * 1e12))
-        first, after = int((start - lead) / PS_PER_NS), int(np.ceil((stop - lead) / PS_PER_NS))
-        phases.append(Phase(first, min(max(after, first + 1), period), rate))
-    return UncontendedRun(length, int(lead), Profile(period, tuple(phases)))
 
 
 def planner_job(shape: Shape, name: str, model: str, gpus: int, built: TaskGraph, profile: Profile) -> Job:

@@ -8,7 +8,7 @@ has an engine and a clock of its own (`sim.pool`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from zlib import crc32
 
 import numpy as np
@@ -16,15 +16,16 @@ import numpy as np
 from controller.interleave.timing import FREE_CHOICE
 from controller.model import Plan
 from controller.planner import Policy, policy_named
+from controller.planner.placement import Compatibility
 from sim.channel_paths import channel_paths, most_load
-from sim.cluster import Cluster, FreeGpus, JobRequest, Placement, WorkloadError, check, ranks_of
+from sim.cluster import Cluster, FreeGpus, JobRequest, Placement, WorkloadError, check
 from sim.decide import EQUAL_CLASS, Decider, FabricState, decision_for
 from sim.engine import EngineFactory, best_engine
 from sim.jobrun import JobRun
 from sim.mltcp import check_sender, weights
+from sim.placed_job import candidate_jobs, placed_request
 from sim.pool import EnginePool
 from sim.scheduler import Scheduler, WaitingJob
-from sim.shape import planner_job, program, uncontended
 from sim.state import (
     ClusterSample,
     FabricFailure,
@@ -174,14 +175,26 @@ class Simulation:
             served = {n: self._served(r) for n, r in m.running.items()} if m.scheduler.preempts else {}
             if m.scheduler.reads_progress(m.now):
                 self._pool.tidy()
-            begun, stopped = m.scheduler.decide(m.now, m.waiting, m.running, served, m.free)
+            begun, stopped = m.scheduler.decide(
+                m.now, m.waiting, m.running, served, m.free, self._compatibility
+            )
             for name in stopped:
                 self._preempt(name)
             for waiting, placement in begun:
-                m.waiting.remove(waiting)
+                # The scheduler may have given the job another number of GPUs.
+                m.waiting = [w for w in m.waiting if w.request.name != waiting.request.name]
                 self._start(waiting, placement)
             if begun:
                 self._plan([waiting.request.name for waiting, _ in begun])
+
+    def _compatibility(
+        self, placements: Mapping[str, tuple[JobRequest, Placement]], stopped: Collection[str]
+    ) -> Compatibility:
+        """Judge a candidate: these jobs on these GPUs, beside the jobs that run and are not `stopped`."""
+        m = self.memory
+        running = {name: (job.job, job.placement) for name, job in m.running.items()}
+        jobs = candidate_jobs(self.cluster, running, placements, stopped)
+        return m.decider.compatibility(m.fabric, jobs, m.now)
 
     def _served(self, running: RunningJob) -> float:
         """The GPU seconds that a job has received."""
@@ -189,15 +202,8 @@ class Simulation:
 
     def _start(self, waiting: WaitingJob, placement: Placement) -> None:
         m, request = self.memory, waiting.request
-        ranks, shape = ranks_of(self.cluster, request, placement)
-        built = program(shape, request.name, ranks)
-        best = self._network.best_rates(built.channels, built.channel_limit)
-        # The planner knows the job with its ranks in step, as they are where nothing disturbs it.
-        by_rank = len(built.loops) > 2
-        planned = program(shape, request.name, ranks, barriers=True) if by_rank else built
-        lone = uncontended(planned, self._network.best_rates(planned.channels, planned.channel_limit))
-        fastest = int(built.timeline(best)[1][built.loops[1:] - 1].min()) if by_rank else lone.iteration_ps
-        job = planner_job(shape, request.name, request.model, request.gpus, planned, lone.profile)
+        placed = placed_request(self.cluster, request, placement)
+        built = placed.built
         run = JobRun(
             name=request.name,
             program=built,
@@ -214,26 +220,27 @@ class Simulation:
             run.count, run.total, run.slot_wait = before.count, before.total, before.slot_wait
             run.longest, run.lengths = before.longest, before.lengths
         elif request.delays_ns:
-            delays = request.delays_ns if by_rank else (max(request.delays_ns),)
+            delays = request.delays_ns if placed.by_rank else (max(request.delays_ns),)
             for loop, delay in zip(run.loops, delays, strict=True):
                 loop.ready += delay * PS_PER_NS
         m.started.setdefault(request.name, m.now)
         m.waited[request.name] = m.waited.get(request.name, 0) + m.now - waiting.since
         # Each end is rounded to the clock: a tick of slack for every task keeps the bound a bound.
         most = max(request.jitter, request.contended_jitter)
-        shortest = max(0, int(fastest * (1 - most)) - len(built.kind))
+        shortest = max(0, int(placed.fastest_ps * (1 - most)) - len(built.kind))
         running = RunningJob(
             request,
             placement,
             run,
-            job,
-            lone.lead_ps,
+            placed.job,
+            placed.lead_ps,
             shortest,
-            lone.iteration_ps,
-            tuple(dict.fromkeys(c.flow for c in built.channels)),
+            placed.iteration_ps,
+            tuple(placed.flows),
         )
         m.running[request.name] = running
         m.sampled[request.name] = (float(run.count), run.sent.copy())
+        self._pool.changed([request.name])
         self._route(running)
 
     def _finish(self, name: str) -> None:
@@ -306,7 +313,7 @@ class Simulation:
         rule = decided.rule if decided else None
         links_now, links_then = (to.paths, to.portions, to.ways), (run.paths, run.portions, run.ways)
         now = (links_now, klass, schedule, shares, rule)
-        if now == (links_then, run.klass, run.schedule, run.weights, run.rule) and running.load:
+        if now == (links_then, run.klass, run.schedule, run.weights, run.rule):
             return
         self._pool.dissolve([run.name])
         for loop in run.loops:

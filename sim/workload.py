@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import csv
+import re
 from pathlib import Path
 
 from sim.cluster import Cluster, JobRequest, WorkloadError
@@ -16,10 +16,12 @@ from sim.readers import (
     read_sensetime,
     read_snapshot,
 )
-from sim.readers.errors import read_text
+from sim.readers.errors import header
 from topo.graph import Topology
 
 GENERATORS = ("poisson", "batch", "snapshot", "paper")
+
+_DIGITS = re.compile("[0-9]{1,9}")
 
 
 def read_trace(text: str, cluster: Cluster, seed: int, hours: float) -> list[JobRequest]:
@@ -35,14 +37,14 @@ def read_trace(text: str, cluster: Cluster, seed: int, hours: float) -> list[Job
     path = Path(text)
     if path.suffix == ".json":
         return read_sensetime(path)
-    header = next(csv.reader(read_text(path).splitlines()), [])
-    if "num_gpu" in header or "submit_time" in header:
+    columns = header(path)
+    if "num_gpu" in columns or "submit_time" in columns:
         return read_philly(path)
-    if "gmt_job_running" in header and "total_gpu" in header:
+    if "gmt_job_running" in columns and "total_gpu" in columns:
         return read_snapshot(path)
-    if "gmt_job_running" in header:
+    if "gmt_job_running" in columns:
         return read_lingjun_jobs(path, path.with_name("worker.csv"))
-    if header == ["model", "total_gpu"]:
+    if columns == ["model", "total_gpu"]:
         return read_model_mix(path, 100, seed, horizon_s=hours * 3600, hours=hours / 10)
     raise TraceError(
         f"{path}: row 1: of no known kind; known are Philly/Muri (job_id, num_gpu, submit_time, ...), "
@@ -66,7 +68,7 @@ def check_connected(topology: Topology) -> None:
 def _generate(kind: str, rest: str, cluster: Cluster, seed: int, hours: float) -> list[JobRequest]:
     if kind == "paper":
         return _paper(rest, cluster, seed)
-    if not rest.isdigit() or not 1 <= int(rest) <= 1_000_000:
+    if not _DIGITS.fullmatch(rest) or not 1 <= int(rest) <= 1_000_000:
         raise WorkloadError(f"{kind}:{rest}: a number of jobs is needed; legal: 1 to 1000000")
     jobs = int(rest)
     if kind == "batch":
@@ -80,7 +82,7 @@ def _paper(rest: str, cluster: Cluster, seed: int) -> list[JobRequest]:
     wanted: list[tuple[str, int]] = []
     for word in rest.split(","):
         name, _, ring = word.partition("/")
-        if not ring.isdigit() or int(ring) < 2:
+        if not _DIGITS.fullmatch(ring) or int(ring) < 2:
             raise WorkloadError(f"paper:{rest}: {word!r} is no MODEL/RING with a ring of 2 or more")
         wanted.append((name, int(ring)))
     try:

@@ -163,9 +163,34 @@ class FreePool:
         gpus = [machine for machine, free in enumerate(self.free) for _ in range(free)]
         return tuple(sorted(Counter(random.sample(gpus, demand)).items()))
 
+    def alike(self, allocation: Allocation, random: Random) -> Allocation | None:
+        """A draw of as many free GPUs as `allocation` has, in its tier or a closer one, and on no more
+        machines and racks. None if the draw finds none; another draw may."""
+        demand, most = sum(gpus for _, gpus in allocation), len(allocation)
+        if most == 1:
+            enough = [machine for machine, free in enumerate(self.free) if free >= demand]
+            return ((random.choice(enough), demand),) if enough else None
+        wanted = len({self.machines.rack[machine] for machine, _ in allocation})
+        open_racks = [rack for rack, free in self.rack_free.items() if free]
+        if wanted == 1:
+            open_racks = [rack for rack in open_racks if self.rack_free[rack] >= demand]
+        racks = random.sample(open_racks, min(wanted, len(open_racks)))
+        if sum(self.rack_free[rack] for rack in racks) < demand:
+            return None
+        machines = [m for rack in racks for m in self._in_rack[rack] if self.free[m]]
+        random.shuffle(machines)
+        found = self._taken(machines, demand)
+        if len(found) > most:
+            found = self._packed(machines, demand)
+        return found if len(found) <= most else None
+
     def _packed(self, machines: Sequence[int], demand: int) -> Allocation:
+        return self._taken(sorted(machines, key=lambda m: (-self.free[m], m)), demand)
+
+    def _taken(self, machines: Sequence[int], demand: int) -> Allocation:
+        """GPUs of these machines, all free ones of the first, then of the next."""
         taken: list[tuple[int, int]] = []
-        for machine in sorted(machines, key=lambda m: (-self.free[m], m)):
+        for machine in machines:
             gpus = min(self.free[machine], demand)
             if gpus:
                 taken.append((machine, gpus))

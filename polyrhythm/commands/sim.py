@@ -28,7 +28,7 @@ from controller.planner.options import (
 )
 from polyrhythm.progress import Bar
 from polyrhythm.simulated_workload import ClusterOptions, SimulatedWorkload, load_workload, settings_of
-from polyrhythm.subcommands import integer
+from polyrhythm.subcommands import integer, unwritable
 from sim import figures
 from sim.checkpoint import fingerprint, load, save
 from sim.cluster import Cluster, JobRequest, WorkloadError
@@ -287,7 +287,10 @@ def _simulate(
     path = _checkpoint(args.out, settings.policy) if args.out else None
     memory = None
     if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise WorkloadError(unwritable(error, path.parent)) from None
         memory = None if args.fresh else load(path, mark)
     if memory is not None:
         print(f"{settings.policy}: continuing from {memory.now / 1e12:.0f} s of {path}", file=sys.stderr)

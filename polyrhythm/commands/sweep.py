@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from controller.kernel import cold
+from polyrhythm.paper.harness import not_written
 from polyrhythm.paper.resumable import LINES_S, Row, Task, append_row, kept, write_rows
 from polyrhythm.progress import Bar
 from polyrhythm.simulated_workload import SimulatedWorkload, load_workload
@@ -24,6 +25,7 @@ from polyrhythm.sweep.file import Sweep, load_sweep
 from polyrhythm.sweep.on_dask import ClusterError, available, check_address, measure_all
 from polyrhythm.sweep.point import COLUMNS, SOURCES, Point, inputs_digest, task_of
 from polyrhythm.sweep.tables import SHOWN, over_seeds, write_results
+from sim.cluster import check_lengths
 from sim.kernels import SOURCES as KERNELS
 from sim.output import parquet_available
 
@@ -57,8 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Simulate what has no row yet, and write the tables. Returns 1 if a simulation failed, and without Dask
-    or pyarrow; 2 for bad input."""
+    """Simulate what has no row yet, and write the tables. Returns 1 if a simulation failed, if the disk is
+    full, and without Dask or pyarrow; 2 for bad input."""
     if not (available() and parquet_available()):
         print("sweep: needs Dask and pyarrow: pip install 'polyrhythm[sweep]'", file=sys.stderr)
         return 1
@@ -68,9 +70,12 @@ def run(args: argparse.Namespace) -> int:
             check_address(args.cluster)
         sweep = load_sweep(args.file)
         workloads = _workloads(sweep)
-        out.mkdir(parents=True, exist_ok=True)
-        rows, failed = _measured(args, sweep.points, workloads, out / "rows.jsonl")
-        files = write_results(out, sweep.points, rows)
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            rows, failed = _measured(args, sweep.points, workloads, out / "rows.jsonl")
+            files = write_results(out, sweep.points, rows)
+        except OSError as error:
+            return not_written(error, out)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
@@ -102,6 +107,8 @@ def _workloads(sweep: Sweep) -> dict[tuple[str, str, int], SimulatedWorkload]:
         if key not in found:
             topology = Path(point.topology_file) if point.topology_file else None
             found[key] = load_workload(point.trace_file, topology, sweep.options, point.seed)
+            if not point.until_s:
+                check_lengths(found[key].requests)
     return found
 
 
@@ -150,6 +157,9 @@ def _measured(
                 workers=args.workers,
                 done=done,
             )
+        except OSError:
+            # The command says what could not be written.
+            raise
         except BaseException:
             print(
                 f"stopped after {len(rows)} of {len(points)} simulations; {path} has them; the same command "

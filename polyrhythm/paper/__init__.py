@@ -24,6 +24,10 @@ EXPERIMENTS = {
         "polyrhythm.paper.cassini_snapshots",
         "jobs that share one link, fairly and in time, packet by packet (CASSINI thesis, Tables 3.1 and 4.3)",
     ),
+    "cassini-testbed": (
+        "polyrhythm.paper.cassini_testbed",
+        "schedulers with and without CASSINI on the 24 servers of its testbed, simulated (thesis, 4.5)",
+    ),
     "interleave": (
         "polyrhythm.paper.interleave",
         "the joint loop of paths and time-shifts against each mechanism alone, on random and adversarial "
@@ -36,6 +40,10 @@ EXPERIMENTS = {
     "crux-trace": (
         "polyrhythm.paper.crux_trace",
         "two weeks of jobs on three fabrics under CRUX, its parts and its baselines (CRUX, Figure 23)",
+    ),
+    "untuned": (
+        "polyrhythm.paper.untuned",
+        "untuned jobs of published traces at three loads: where CRUX, CASSINI or we lose",
     ),
     "dally": (
         "polyrhythm.paper.dally",

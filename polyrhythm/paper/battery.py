@@ -21,7 +21,7 @@ from polyrhythm.paper.battery_sessions import PROGRAM, SESSIONS, SessionRunner, 
 from polyrhythm.paper.charts import draw_cdf
 from polyrhythm.paper.resumable import LINES_S, kept, write_rows
 from polyrhythm.progress import Bar
-from polyrhythm.subcommands import integer
+from polyrhythm.subcommands import integer, unwritable
 
 COUNT = 100
 MOST_COUNT = 10_000
@@ -121,8 +121,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        words = f"{error.filename}: {error.strerror}"
-        print(f"--out: {words}; legal: a folder that can be written", file=sys.stderr)
+        print(unwritable(error), file=sys.stderr)
         return 2
     return _battery(args, out)
 
@@ -324,8 +323,8 @@ def _losers(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             )
         lines += [
             f"{row['name']}: {t['slower']} takes {t['ratio']:.2f} times the iteration of its twin "
-            f"{t['faster']} (legal: {UNEQUAL:g})"
-            for t in row["unequal_twins"]
+            f"{t['faster']} (legal: {UNEQUAL:g}{'' if t['unequal'] else '; within what chance explains'})"
+            for t in row["twins_apart"]
         ]
         if not row["deterministic"]:
             lines.append(f"{row['name']}: its figures depend on the speed of this machine (see its notes)")
@@ -341,6 +340,7 @@ _TOTALS = (
     "worse_than_best_in_floor",
     "worst_job_ratio",
     "unequal_twins",
+    "twins_apart",
     "judge_error_mean_pct",
     "judge_error_worst_pct",
 )

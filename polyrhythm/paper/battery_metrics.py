@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import combinations
+from dataclasses import dataclass, field
+from itertools import combinations, pairwise
 from math import sqrt
 from statistics import fmean, stdev
 from typing import Any
@@ -22,8 +22,13 @@ iterations differ by more than the factor are unequal."""
 IN_FLOOR = 1.55
 """A policy keeps the floor in a scenario if no job takes more than this many times its iteration under ECMP.
 Chosen: the default floor of 1.5, and the spread of ECMP's draws."""
-_T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
-"""Student's t for a two-sided 95 % interval of the mean of so many draws (tables of the t-distribution)."""
+_T_95 = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
+"""Student's t for a two-sided 95 % interval, by degrees of freedom from 1 (tables of the t-distribution)."""
+_FEWEST_LENGTHS = 3
+"""From so many iterations on, the spread of a job's iterations says how sure their mean is. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +46,25 @@ class BatteryJob:
 
 @dataclass(frozen=True, slots=True)
 class SpanFigures:
-    """The mean iteration times of one session in one span in ms, by job, and the GPU utilisation, 0 to 1."""
+    """The mean iteration times of one session in one span in ms, by job, the GPU utilisation, 0 to 1, and the
+    lengths of the whole iterations in ms, by job."""
 
     mean_ms: Mapping[str, float]
     utilisation: float
+    lengths_ms: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TwinsApart:
+    """Twins whose mean iterations are farther apart than UNEQUAL, `slower` over `faster` by `ratio`.
+
+    `unequal` says that chance does not explain it (`twins_apart`).
+    """
+
+    slower: str
+    faster: str
+    ratio: float
+    unequal: bool
 
 
 def mean_iteration_ms(ends_ms: Sequence[float], begin_ms: float, end_ms: float) -> float:
@@ -54,12 +74,16 @@ def mean_iteration_ms(ends_ms: Sequence[float], begin_ms: float, end_ms: float) 
     that has not ended at `end_ms` counts with its length so far if that makes the mean longer: a job that
     starves finishes nothing, and what it has not finished must not be left out.
     """
-    inside = ends_ms[bisect_left(ends_ms, begin_ms) : bisect_right(ends_ms, end_ms)]
+    inside = _inside(ends_ms, begin_ms, end_ms)
     if not inside:
         return end_ms - begin_ms
     whole = len(inside) - 1
     finished = (inside[-1] - inside[0]) / whole if whole else 0.0
     return max(finished, (end_ms - inside[0]) / (whole + 1))
+
+
+def _inside(ends_ms: Sequence[float], begin_ms: float, end_ms: float) -> Sequence[float]:
+    return ends_ms[bisect_left(ends_ms, begin_ms) : bisect_right(ends_ms, end_ms)]
 
 
 def utilisation(jobs: Sequence[BatteryJob], mean_ms: Mapping[str, float]) -> float:
@@ -81,7 +105,9 @@ def span_figures(
         means = {
             j.name: mean_iteration_ms(ends_ms.get(j.name, ()), span.measured_ms, span.end_ms) for j in present
         }
-        found.append(SpanFigures(means, utilisation(present, means)))
+        ends = {j.name: _inside(ends_ms.get(j.name, ()), span.measured_ms, span.end_ms) for j in present}
+        lengths = {name: tuple(b - a for a, b in pairwise(times)) for name, times in ends.items()}
+        found.append(SpanFigures(means, utilisation(present, means), lengths))
     return found
 
 
@@ -93,10 +119,14 @@ def overall_utilisation(jobs: Sequence[BatteryJob], spans: Sequence[Span], by_sp
 
 
 def half_interval(draws: Sequence[float]) -> float:
-    """Half of the 95 % confidence interval of the mean of 2 to 5 draws (Student's t); 0 for a single draw."""
+    """Half of the 95 % confidence interval of the mean of draws (Student's t); 0 for a single draw."""
     if len(draws) < 2:
         return 0.0
-    return _T_95[len(draws)] * stdev(draws) / sqrt(len(draws))
+    return _t_95(len(draws) - 1) * stdev(draws) / sqrt(len(draws))
+
+
+def _t_95(freedom: int) -> float:
+    return _T_95[min(freedom, len(_T_95)) - 1]
 
 
 def worst_ratio(ecmp: Sequence[Sequence[SpanFigures]], ours: Sequence[SpanFigures]) -> tuple[float, str]:
@@ -111,21 +141,40 @@ def worst_ratio(ecmp: Sequence[Sequence[SpanFigures]], ours: Sequence[SpanFigure
     )
 
 
-def unequal_twins(
-    jobs: Sequence[BatteryJob], mean_ms: Mapping[str, float], contended: Mapping[str, frozenset[Any]]
-) -> list[tuple[str, str, float]]:
-    """Pairs of twins whose mean iterations differ by more than a factor of UNEQUAL: the slower first.
+def twins_apart(
+    jobs: Sequence[BatteryJob], figures: SpanFigures, contended: Mapping[str, frozenset[Any]]
+) -> list[TwinsApart]:
+    """Pairs of twins whose mean iterations differ by more than a factor of UNEQUAL.
 
-    Twins have the same GPUs and shape, and contend for the same links (`contended`, by job).
+    Twins have the same GPUs and shape, and contend for the same links (`contended`, by job). A pair is
+    unequal if the 95 % confidence interval of the difference of the means says so too (Welch): a span has
+    few iterations of a slow job, and where all jobs have one level, chance sets twins 20 % apart, under ECMP
+    too. With fewer than _FEWEST_LENGTHS iterations, as of a job that starves, the means alone decide.
     """
     found = []
+    mean_ms = figures.mean_ms
     for a, b in combinations([j for j in jobs if j.name in mean_ms], 2):
         if (a.gpus, a.shape, contended.get(a.name)) == (b.gpus, b.shape, contended.get(b.name)):
             slow, fast = sorted((a.name, b.name), key=lambda name: -mean_ms[name])
             ratio = mean_ms[slow] / mean_ms[fast]
             if ratio > UNEQUAL:
-                found.append((slow, fast, ratio))
+                found.append(TwinsApart(slow, fast, ratio, _beyond_chance(figures, slow, fast)))
     return found
+
+
+def _beyond_chance(figures: SpanFigures, slow: str, fast: str) -> bool:
+    """Whether the mean of `slow` is above UNEQUAL times that of `fast` beyond the confidence interval."""
+    lengths = [figures.lengths_ms.get(name, ()) for name in (slow, fast)]
+    if min(map(len, lengths)) < _FEWEST_LENGTHS:
+        return True
+    own, other = (stdev(found) ** 2 / len(found) for found in lengths)
+    other *= UNEQUAL**2
+    if own + other == 0:
+        return True
+    spread = own**2 / (len(lengths[0]) - 1) + other**2 / (len(lengths[1]) - 1)
+    freedom = int((own + other) ** 2 / spread)
+    excess = figures.mean_ms[slow] - UNEQUAL * figures.mean_ms[fast]
+    return excess > _t_95(freedom) * sqrt(own + other)
 
 
 def totals(rows: Sequence[Mapping[str, Any]], ours: str) -> dict[str, Any]:
@@ -145,7 +194,8 @@ def totals(rows: Sequence[Mapping[str, Any]], ours: str) -> dict[str, Any]:
         "worse_than_best_in_floor": sum(row["worse_than_best_in_floor"] for row in rows),
         "worst_job_ratio": worst["worst_job"]["ratio"] if worst else None,
         "worst_job": {"scenario": worst["name"], "job": worst["worst_job"]["job"]} if worst else None,
-        "unequal_twins": sum(len(row["unequal_twins"]) for row in rows),
+        "unequal_twins": sum(pair["unequal"] for row in rows for pair in row["twins_apart"]),
+        "twins_apart": sum(len(row["twins_apart"]) for row in rows),
         "judge_error_mean_pct": fmean(errors) if errors else None,
         "judge_error_worst_pct": max(errors, default=None),
     }

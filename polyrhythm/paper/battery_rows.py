@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
@@ -18,7 +19,7 @@ from polyrhythm.paper.battery_metrics import (
     half_interval,
     overall_utilisation,
     span_figures,
-    unequal_twins,
+    twins_apart,
     utilisation,
     worst_ratio,
 )
@@ -74,10 +75,7 @@ def scenario_row(
         "worse_than_best_in_floor": used[OURS] < kept * (1 - BELOW_BEST),
         "worst_job": {"job": loser, "ratio": ratio},
         "worst_ratio": {name: each for name, (each, _) in worst.items()},
-        "unequal_twins": [
-            {"slower": slow, "faster": fast, "ratio": factor}
-            for slow, fast, factor in unequal_twins(jobs, last.mean_ms, contended)
-        ],
+        "twins_apart": [asdict(pair) for pair in twins_apart(jobs, last, contended)],
         "judge": _judge(jobs, spans[-1], plan, last.utilisation),
         "mean_iteration_ms": _means(jobs, draws, found, alone_ms, plan),
         "notes": {name: session["notes"] for name, session in sessions.items() if session["notes"]},

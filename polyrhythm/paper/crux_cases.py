@@ -16,6 +16,7 @@ from controller.priority.compress import compress_graph
 from controller.priority.graph import graph_of_links
 from controller.priority.jobs import LinkJob
 from controller.priority.methods import METHODS, Setting
+from polyrhythm.paper.crux_case_paths import RingFabric, least_congested_paths
 
 JOBS, LEVELS, AGGREGATIONS = 5, 3, 2
 HOSTS, GPUS_A_HOST = 20, 8
@@ -83,10 +84,10 @@ class MicrobenchCase:
         """The jobs as the methods see them.
 
         An uplink is as busy as the downlink next to it, so one link stands for both. The work W_j is in flop;
-        all GPUs are alike. The distance is the number of hops around the ring.
+        all GPUs are alike. The distance is the planner's: the hops of the job's farthest flow.
         """
         found = []
-        for j, hosts in enumerate(self.hosts):
+        for j in range(JOBS):
             links = [f"nic{j}", *(f"tor{t}-agg{paths[j]}" for t in self.crossing(j))]
             found.append(
                 LinkJob(
@@ -96,7 +97,7 @@ class MicrobenchCase:
                     compute_s=float(self.compute[j]),
                     bytes_on=dict.fromkeys(links, float(self.traffic[j]) * _RATE / 8),
                     overlap_start=float(self.overlap[j]),
-                    distance=2 * hosts + 2 * len(self.crossing(j)),
+                    distance=4 if self.crossing(j) else 2,
                 )
             )
         return found
@@ -188,27 +189,24 @@ def _path(paths: Paths) -> int:
 
 
 def _choices(case: MicrobenchCase, drawn: Paths) -> Iterator[tuple[str, Paths]]:
-    """The paths of each method. CRUX and TACCL* assign least congested paths, in their own order of jobs."""
+    """The paths of each method: the planner's choice of least congested paths, in the method's order of jobs.
+
+    CRUX and TACCL* have the planner's measure of load, the highest rate of a job, and beside it two others:
+    the duty cycle (`_by_duty`), and the bytes of an iteration (`_by_bytes`).
+    """
     jobs = case.jobs(PATHS[0])
+    fabric = RingFabric([case.crossing(j) for j in range(JOBS)], AGGREGATIONS, _RATE)
     intense = case.gpus * case.compute / case.traffic
-    yield (
-        "",
-        _least_congested(case, sorted(range(JOBS), key=lambda j: -intense[j]), case.traffic / case.period),
-    )
-    yield "_taccl", _least_congested(case, sorted(range(JOBS), key=lambda j: -jobs[j].distance), case.traffic)
+    loads = {
+        "": np.full(JOBS, _RATE),
+        "_by_duty": _RATE * case.traffic / case.period,
+        "_by_bytes": _RATE * case.traffic / 8,
+    }
+    for name, first in (("", intense), ("_taccl", [job.distance for job in jobs])):
+        order = sorted(range(JOBS), key=lambda j: (-first[j], jobs[j].name))
+        for measure_of_load, load in loads.items():
+            yield f"{name}{measure_of_load}", least_congested_paths(fabric, order, load)
     yield "_random", drawn
-
-
-def _least_congested(case: MicrobenchCase, order: Sequence[int], load: Floats) -> Paths:
-    """Assign to each job in turn the aggregation switch whose most loaded link has the least load so far."""
-    on = np.zeros((4, AGGREGATIONS))
-    chosen = [0] * JOBS
-    for j in order:
-        tors = list(case.crossing(j))
-        if tors:
-            chosen[j] = min(range(AGGREGATIONS), key=lambda a: (on[tors, a].max(), on[tors, a].sum()))
-            on[tors, chosen[j]] += load[j]
-    return tuple(chosen)
 
 
 def splits(order: Sequence[int]) -> Iterator[Levels]:

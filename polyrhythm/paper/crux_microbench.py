@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import argparse
 import csv
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from polyrhythm.paper import harness
+from polyrhythm.paper.battery_metrics import half_interval
 from polyrhythm.paper.charts import draw_cdf
 from polyrhythm.paper.crux_cases import measure
+from polyrhythm.paper.processes import spawned_pool
 from polyrhythm.progress import Bar
 
 CASES = 1_500
@@ -57,7 +57,7 @@ def collect(cases: int, seed: int, workers: int) -> tuple[list[dict[str, float]]
     rows: list[dict[str, float]] = []
     with (
         Bar("crux-microbench", cases, unit="cases") as bar,
-        ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool,
+        spawned_pool(workers) as pool,
     ):
         # More chunks are queued than processes run. They are counted in order, whichever ends first.
         waiting = [pool.submit(_chunk, seed, i * _CHUNK, _CHUNK) for i in range(2 * workers)]
@@ -93,6 +93,7 @@ def summary(rows: list[dict[str, float]], tried: int) -> dict[str, Any]:
         "tried": tried,
         **dict(sorted(means.items())),
         "random_below": below,
+        "interval_pct": {part: round(100 * half_interval([r[part] for r in rows]), 3) for part in PAPER},
         "hard_enough": all(points >= HARD for points in below.values()),
         "paper_pct": PAPER,
         "as_good_as_the_paper": {part: means[f"{part}_pct"] >= least for part, least in PAPER.items()},

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import heapq
-import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
 
-from polyrhythm.paper.crux_trace_fabrics import GPUS_A_HOST, cluster
+from polyrhythm.paper.crux_trace_fabrics import cluster
+from polyrhythm.paper.crux_trace_places import SCHEDULERS
 from sim.cluster import Cluster, JobRequest, Placement, check
 from sim.shape import PhaseShape, Shape
 from sim.units import NEVER
@@ -21,8 +21,6 @@ JOBS_A_DAY = 5_000 / 14
 PAPERS_GPUS = 2_768
 """GPUs of the paper's cluster. Jobs keep the fraction BUSY of them busy on every fabric."""
 BUSY = 0.6
-PIECE = 4
-"""A job of several hosts allocates GPUs in pieces of this size: half a host."""
 _LONGEST = 1 / 3
 """No job is longer than this fraction of the trace, or it would dominate the result. Chosen."""
 _GIGABYTES_A_S = 25.0
@@ -69,7 +67,8 @@ class TraceSpec:
 
     A trace file ("": generated), a topology file for the third fabric ("": none), the length of the trace in
     days, the number of moments and their length, the seed, the factor for the bytes of all jobs (`volume`),
-    and the fraction of GPUs that the jobs keep busy (0: as in the file, or BUSY for generated jobs).
+    the fraction of GPUs that the jobs keep busy (0: as in the file, or BUSY for generated jobs), and the job
+    scheduler, one of `crux_trace_places.SCHEDULERS`.
     """
 
     trace: str
@@ -80,6 +79,7 @@ class TraceSpec:
     seed: int
     volume: float = 1.0
     busy: float = 0.0
+    scheduler: str = "none"
 
     @property
     def fabrics(self) -> tuple[str, ...]:
@@ -150,55 +150,16 @@ def lengthened(jobs: Sequence[JobRequest], gpus: float, horizon_ns: int) -> tupl
     return tuple(replace(job, iterations=count(job)) for job in jobs)
 
 
-class Scattered:
-    """Allocates GPUs without a job scheduler, as in the paper's Figure 23.
-
-    A job of one host or less gets the fullest host with room. A larger job gets free halves of hosts at
-    random, so two jobs may share a host and its NICs. The pair of jobs in section 2.2 of the paper does so,
-    too: one job has four GPUs of a host.
-    """
-
-    def __init__(self, on: Cluster, seed: int) -> None:
-        self._random = Random(f"{seed}/places")
-        self._number = {s.name: i for i, s in enumerate(on.servers)}
-        self._free = {s.name: s.gpus for s in on.servers}
-
-    def place(self, gpus: int) -> Placement | None:
-        """Allocate GPUs; returns the placement with its hosts in the order of the fabric, or None."""
-        if gpus <= GPUS_A_HOST:
-            room = [s for s, n in self._free.items() if n >= gpus]
-            if not room:
-                return None
-            taken = {min(room, key=lambda s: (self._free[s], self._number[s])): gpus}
-        else:
-            pieces = [s for s, n in self._free.items() for _ in range(n // PIECE)]
-            needed = math.ceil(gpus / PIECE)
-            if len(pieces) < needed:
-                return None
-            taken, left = {}, gpus
-            for server in self._random.sample(pieces, needed):
-                taken[server] = taken.get(server, 0) + min(PIECE, left)
-                left -= min(PIECE, left)
-        placement = tuple((s, taken[s]) for s in sorted(taken, key=self._number.__getitem__))
-        for server, held in placement:
-            self._free[server] -= held
-        return placement
-
-    def give_back(self, placement: Placement) -> None:
-        """Free the GPUs of a job."""
-        for server, gpus in placement:
-            self._free[server] += gpus
-
-
 def occupancy(
-    on: Cluster, jobs: Sequence[JobRequest], times_ns: Sequence[int], seed: int
+    on: Cluster, jobs: Sequence[JobRequest], times_ns: Sequence[int], seed: int, scheduler: str = "none"
 ) -> list[list[tuple[JobRequest, Placement]]]:
     """The running jobs and their hosts at each of the (ascending) times, if jobs last as long as their
     compute.
 
-    First come, first served; a job that does not fit lets later ones overtake.
+    First come, first served; a job that does not fit lets later ones overtake. `scheduler`: one of
+    SCHEDULERS.
     """
-    free = Scattered(on, seed)
+    free = SCHEDULERS[scheduler](on, seed)
     coming = deque(sorted(jobs, key=lambda r: (r.arrival_ns, r.name)))
     waiting: list[JobRequest] = []
     ends: list[tuple[int, str]] = []
@@ -211,11 +172,11 @@ def occupancy(
             if now > time:
                 break
             if now < arrives:
-                free.give_back(running.pop(heapq.heappop(ends)[1])[1])
+                free.give_back(*running.pop(heapq.heappop(ends)[1]))
             else:
                 waiting.append(coming.popleft())
             for request in list(waiting):
-                placement = free.place(request.gpus)
+                placement = free.place(request)
                 if placement is not None:
                     waiting.remove(request)
                     running[request.name] = (request, placement)
@@ -237,4 +198,4 @@ def states(spec: TraceSpec, name: str) -> list[list[tuple[JobRequest, Placement]
     span = spec.days * 86400e9
     # The middles of equal parts of the trace. The first tenth, in which the cluster fills, is omitted.
     times = [first + round(span * (0.1 + 0.9 * (i + 0.5) / spec.samples)) for i in range(spec.samples)]
-    return occupancy(cluster(name, spec.topology), jobs, times, spec.seed)
+    return occupancy(cluster(name, spec.topology), jobs, times, spec.seed, spec.scheduler)

@@ -21,6 +21,7 @@ POLICIES: Mapping[str, str] = {
     "crux_ps_pa": "crux-ps-pa",
     "crux_full": "crux",
     "ours": "polyrhythm",
+    "ours_unjudged": "polyrhythm.paper.unjudged:UNJUDGED",
     "ecmp": "ecmp",
     "spray": "spray",
     "dlb": "dlb",
@@ -31,6 +32,12 @@ PAPER: Mapping[str, Mapping[str, float]] = {
     "double_sided": dict(zip(POLICIES, (0.43, 0.46, 0.45, 0.48, 0.51, 0.50), strict=False)),
 }
 """GPU utilisation in Figure 23 of CRUX."""
+FIGURE_25: Mapping[str, tuple[float, float]] = {
+    "none": (0.39, 0.62),
+    "muri": (0.59, 0.73),
+    "hived": (0.64, 0.75),
+}
+"""GPU utilisation in Figure 25 of CRUX by job scheduler: without and with CRUX."""
 LEVEL = PAPER["clos"]["crux_full"]
 """The utilisation of CRUX on the Clos in the paper. The volume of communication is calibrated to it."""
 NEAR = 0.01

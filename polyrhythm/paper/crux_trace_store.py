@@ -12,6 +12,7 @@ from pathlib import Path
 
 from polyrhythm.paper.crux_trace_jobs import TraceSpec
 from polyrhythm.paper.crux_trace_moment import POLICIES, Moment, measure
+from polyrhythm.paper.resumable import mark as program_mark
 from polyrhythm.progress import Bar
 from sim.output import versions
 
@@ -24,7 +25,8 @@ def mark(spec: TraceSpec) -> str:
     files = [
         Path(f).read_bytes() if f and Path(f).is_file() else f.encode() for f in (spec.trace, spec.topology)
     ]
-    words = json.dumps([asdict(spec), versions(), [sha256(f).hexdigest() for f in files]], sort_keys=True)
+    on = [asdict(spec), versions(), program_mark(), [sha256(f).hexdigest() for f in files]]
+    words = json.dumps(on, sort_keys=True)
     return sha256(words.encode()).hexdigest()
 
 

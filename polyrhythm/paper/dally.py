@@ -16,7 +16,7 @@ import numpy as np
 
 from controller.placement.latency import RULES
 from controller.placement.machines import Machines
-from controller.placement.schedulers import SCHEDULERS, SchedulerOptions, scheduler_named
+from controller.placement.schedulers import SCHEDULERS, SHARING, SchedulerOptions, scheduler_named
 from polyrhythm.paper import dally_shared, harness
 from polyrhythm.paper.dally_paper import (
     FIGURES,
@@ -33,6 +33,7 @@ from sim.cluster import WorkloadError
 from sim.isolated import IsolatedJob, IsolatedOutcome, IsolatedSettings, check_isolated, simulate
 from sim.isolated_workload import at_once, drawn, isolated_jobs, one_by_one
 from sim.readers import TraceError, read_philly, read_sensetime
+from sim.scheduler import PLACING, WITH_CASSINI
 
 MACHINES_A_RACK, GPUS_A_MACHINE = 8, 8
 """Dally, V-B."""
@@ -67,9 +68,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--schedulers",
         nargs="+",
-        choices=tuple(SCHEDULERS),
-        default=list(SCHEDULERS),
-        help=f"schedulers to compare (default: all); {REFERENCE} is always among them",
+        choices=(*PLACING, *SHARING),
+        metavar="NAME",
+        help=f"schedulers to compare (default: all; {REFERENCE} is always among them); with --model shared "
+        f"(default {dally_shared.SCHEDULER}, which is always among them) each also with {WITH_CASSINI}",
     )
     parser.add_argument(
         "--rule",
@@ -132,6 +134,7 @@ def run(args: argparse.Namespace) -> int:
     """Simulate and print. Returns 2 for bad options and a bad trace."""
     shared = args.model == MODELS[1]
     args.racks = args.racks or ([RACKS] if args.quick else list(RACKS_OF[args.model]))
+    args.schedulers = args.schedulers or ([dally_shared.SCHEDULER] if shared else list(SCHEDULERS))
     wrong = _wrong(args) or dally_shared.wrong(args)
     least = {"seed": 0, "workers": 1}
     if wrong is None:
@@ -162,6 +165,12 @@ def _wrong(args: argparse.Namespace) -> str | None:
     ):
         if not least <= value < float("inf"):
             return f"--{option}: {value}; legal: a number from {least}"
+    alone = [n for n in args.schedulers if n not in SCHEDULERS and args.model == MODELS[0]]
+    if alone:
+        return f"--schedulers: {alone[0]}: jobs share no link here; legal: with --model shared"
+    sharing = [n for n in args.schedulers if n in SHARING and args.model == MODELS[1]]
+    if sharing:
+        return f"--schedulers: {sharing[0]}: jobs share GPUs under it; legal: with --model isolated"
     if not 0.01 <= args.lease_h < float("inf"):
         return f"--lease-h: {args.lease_h}; legal: a number from 0.01"
     return None

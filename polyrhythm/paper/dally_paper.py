@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from polyrhythm.paper.verdicts import same_order
+
 RACKS = 8
 FIGURES = ("jct_mean", "jct_median", "jct_p95", "jct_p99")
 
@@ -42,6 +44,7 @@ VERDICTS = ("reproduced", "order only", "not reproduced")
 
 def verdict(ours: float, published: float) -> str:
     """Whether our ratio is near the paper's, or at least on the same side of 1."""
-    if abs(ours - published) * 100 <= NEAR_POINTS:
+    near = NEAR_POINTS / 100
+    if abs(ours - published) <= near:
         return VERDICTS[0]
-    return VERDICTS[1] if (ours < 1) == (published < 1) else VERDICTS[2]
+    return VERDICTS[1] if same_order(published, ours, near=near, neutral=1.0) else VERDICTS[2]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.kernel import available
+from polyrhythm.subcommands import unwritable
 
 Report = dict[str, Any]
 
@@ -51,6 +53,15 @@ def refused(what: str) -> int:
     return 2
 
 
+def not_written(error: OSError, out: Path | str | None) -> int:
+    """Say why the files of `out` cannot be written. Returns the exit code: 1 for a full disk, else 2."""
+    place = error.filename or out
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return refused(unwritable(error, place))
+    print(f"--out: {place}: {error.strerror}; make space, and give the same command again", file=sys.stderr)
+    return 1
+
+
 def run(
     name: str,
     args: argparse.Namespace,
@@ -61,7 +72,8 @@ def run(
     """Check the options, run the experiment, write the files and print the report.
 
     `least` is the least legal value of each integer option. `args.out` is a folder or None. The report gains
-    `seconds` and, if files are written, `figures`. Returns the exit code: 1 without Numba, 2 for bad options.
+    `seconds` and, if files are written, `figures`. Returns the exit code: 1 without Numba or space for the
+    files, 2 for bad options.
     """
     for option, legal in least.items():
         if getattr(args, option) < legal:
@@ -81,6 +93,6 @@ def run(
             report["figures"] = found.write(out)
             (out / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
-        return refused(f"--out: {error.filename}: {error.strerror}; legal: a folder that can be written")
+        return not_written(error, out)
     print(json.dumps(report, indent=2) if args.json else to_text(report))
     return 0

@@ -6,10 +6,8 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import multiprocessing
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -23,9 +21,12 @@ from rich.progress import Progress as Bar
 from controller.interleave.mltcp_fluid import FluidJob, offsets
 from controller.interleave.mltcp_fluid import run as run_fluid
 from controller.wire.senders import DCQCN, PLAIN, as_mltcp
+from hostagent.kernel_mltcp import KernelMltcpError
 from hostagent.nic.mltcp import INTERCEPT, SHAPES, SLOPE, Shape, linear
+from polyrhythm.paper import harness, mltcp_kernel
 from polyrhythm.paper.charts import draw_cdf
 from polyrhythm.paper.mltcp_packets import COMPUTE_MS, KMAX, KMIN, UP_MS, run_pair
+from polyrhythm.paper.processes import spawned_pool
 
 STARTS, QUICK_STARTS = 4, 1
 ITERATIONS, QUICK_ITERATIONS = 40, 25
@@ -62,12 +63,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lanes", type=int, default=2, metavar="N", help="number of processes that simulate (default 2)"
     )
+    parser.add_argument(
+        "--kernel",
+        action="store_true",
+        help="two jobs over this kernel's TCP in network namespaces, with Reno and with MLTCP-Reno (root; "
+        "make mltcp); of the other options --iterations, --json and --out count",
+    )
     parser.add_argument("--out", metavar="DIR", help="folder for report.json, offsets.csv and the figures")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, write and print. Returns 2 for bad options."""
+    """Measure, write and print. Returns 2 for bad options, 1 where --kernel cannot run."""
     starts, iterations = (QUICK_STARTS, QUICK_ITERATIONS) if args.quick else (STARTS, ITERATIONS)
     starts = starts if args.starts is None else args.starts
     iterations = iterations if args.iterations is None else args.iterations
@@ -83,15 +90,29 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.out:
             Path(args.out).mkdir(parents=True, exist_ok=True)
+        if args.kernel:
+            return _run_kernel(args, iterations)
         report, curves = measure(starts, iterations, args.seed, lanes=args.lanes, quick=args.quick)
         if args.out:
             write(Path(args.out), report, curves)
     except OSError as error:
-        print(
-            f"--out: {error.filename}: {error.strerror}; legal: a folder that can be written", file=sys.stderr
-        )
-        return 2
+        return harness.not_written(error, args.out)
     print(json.dumps(report, indent=2) if args.json else to_text(report))
+    return 0
+
+
+def _run_kernel(args: argparse.Namespace, iterations: int) -> int:
+    """Raises OSError for a file that cannot be written."""
+    try:
+        mltcp_kernel.check_needs()
+        found = mltcp_kernel.measure(mltcp_kernel.TwoJobs(iterations))
+    except KernelMltcpError as error:
+        print(f"polyrhythm paper mltcp: {error}", file=sys.stderr)
+        return 1
+    text = json.dumps(found, indent=2)
+    if args.out:
+        (Path(args.out) / "kernel.json").write_text(text + "\n", encoding="utf-8")
+    print(text if args.json else mltcp_kernel.to_text(found))
     return 0
 
 
@@ -202,8 +223,7 @@ def _simulated(
         if lanes == 1:
             every = gathered(map(_longer, work))
         else:
-            context = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(min(lanes, len(work)), mp_context=context) as pool:
+            with spawned_pool(min(lanes, len(work))) as pool:
                 every = gathered(pool.map(_longer, work))
     return {case: every[k * len(places) : (k + 1) * len(places)] for k, case in enumerate(cases)}
 

@@ -8,7 +8,6 @@ import json
 import os
 import platform
 import resource
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -18,26 +17,33 @@ from typing import Any
 
 from polyrhythm.paper import harness
 from polyrhythm.paper.overview_html import to_html
-from polyrhythm.paper.overview_rows import ABSENT, EXTRACTORS, VERDICTS, Figure
+from polyrhythm.paper.overview_rows import ABSENT, EXTRACTORS, LEFT_OUT, Figure
+from polyrhythm.paper.overview_sizes import SIZES
+from polyrhythm.paper.processes import run_command_apart
 from polyrhythm.paper.resumable import PROGRAM, mark
+from polyrhythm.paper.verdicts import VERDICTS
 from polyrhythm.progress import Bar
 from sim.output import replace_file, versions
 
 QUICK: Mapping[str, tuple[str, ...]] = {
-    "routing": ("--quick",),
+    "routing": ("--quick", "--iterations", "4", "--ilp-seconds", "5"),
     "mltcp": ("--quick",),
     "cassini-snapshots": ("--quick",),
+    "cassini-testbed": ("--quick", "--schedulers", "themis", "pollux"),
     "interleave": ("--quick",),
     "crux-microbench": ("--cases", "60"),
     "crux-testbed": ("--seeds", "1", "--seconds", "4"),
     "crux-trace": ("--quick", "--without-ours"),
+    "untuned": ("--quick",),
     "dally": ("--quick",),
 }
-"""The options of each experiment with --quick. Chosen: together about 15 minutes on two cores."""
+"""The options of each experiment with --quick. Chosen: together less than 15 minutes on two cores."""
 _WITHOUT_SEED = {"routing"}
 """Experiments that take a number of seeds and no seed."""
 _PROGRAM = (*PROGRAM, "bmv2", "hostagent", "p4/build", "polyrhythm", "polyrhythm_files")
 """The sources on which the reports depend; some experiments run packets."""
+_ROOM = 1 << 20
+"""A disk with less room, in bytes, is full. Chosen."""
 _LANES = {"mltcp", "cassini-snapshots"}
 """Experiments whose option for processes is --lanes."""
 
@@ -59,14 +65,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the experiments that have no report yet. Returns 1 if one failed, 2 for bad options."""
+    """Run the experiments that have no report yet. Returns 1 if one failed or the disk is full, 2 for bad
+    options."""
     for option, least in (("seed", 0), ("workers", 1)):
         if getattr(args, option) < least:
             return harness.refused(f"--{option}: {getattr(args, option)}; legal: a whole number from {least}")
     out: Path = args.out or Path("papers")
     names = [name for name in EXTRACTORS if not args.only or name in args.only]
     rows: list[Figure] = []
-    outcomes: list[tuple[str, str, str]] = []
+    outcomes: list[dict[str, str]] = []
     charts: dict[str, list[str]] = {}
     failed = False
     try:
@@ -75,7 +82,15 @@ def run(args: argparse.Namespace) -> int:
             for done, name in enumerate(names, start=1):
                 words = command(name, args)
                 report, outcome = _measured(name, words, out / name)
-                outcomes.append((name, f"polyrhythm {' '.join(words)}", outcome))
+                size = SIZES[name](report) if report is not None else "not run"
+                outcomes.append(
+                    {
+                        "name": name,
+                        "command": f"polyrhythm {' '.join(words)}",
+                        "size": size,
+                        "outcome": outcome,
+                    }
+                )
                 if report is None:
                     failed = True
                     rows.append(Figure(f"paper {name}", "all figures", None, None, "not run", outcome))
@@ -84,14 +99,14 @@ def run(args: argparse.Namespace) -> int:
                     charts[name] = _charts(out / name)
                 bar.step(done)
         if not args.only:
-            rows += ABSENT
+            rows += (*ABSENT, *(LEFT_OUT if args.quick else ()))
         counts = Counter(row.verdict for row in rows)
         document = {
             "quick": args.quick,
             "seed": args.seed,
             "versions": versions(),
             "verdicts": {name: counts[name] for name in VERDICTS},
-            "experiments": [dict(zip(("name", "command", "outcome"), o, strict=True)) for o in outcomes],
+            "experiments": outcomes,
             "rows": [
                 {
                     "source": row.source,
@@ -107,10 +122,15 @@ def run(args: argparse.Namespace) -> int:
         replace_file(out / "report.html", to_html(rows, _facts(args), outcomes, charts).encode())
         replace_file(out / "report.json", (json.dumps(document, indent=2) + "\n").encode())
     except OSError as error:
-        return harness.refused(
-            f"--out: {error.filename}: {error.strerror}; legal: a folder that can be written"
+        return harness.not_written(error, out)
+    except KeyboardInterrupt:
+        print(
+            f"stopped in experiment {len(outcomes) + 1} of {len(names)}; {out} has what is finished; "
+            "the same command continues from there",
+            file=sys.stderr,
         )
-    print(json.dumps(document, indent=2) if args.json else _text(document, outcomes, out))
+        raise
+    print(json.dumps(document, indent=2) if args.json else _text(document, out))
     return int(failed)
 
 
@@ -124,7 +144,11 @@ def command(name: str, args: argparse.Namespace) -> list[str]:
 
 def _measured(name: str, words: Sequence[str], out: Path) -> tuple[dict[str, Any] | None, str]:
     """The report of an experiment, and how it went. A report of the same command and sources is taken
-    again."""
+    again.
+
+    Raises:
+        OSError: the disk is full.
+    """
     stamp = {"command": list(words), "program": mark(_PROGRAM), "versions": versions()}
     kept = out / "overview.json"
     try:
@@ -135,12 +159,8 @@ def _measured(name: str, words: Sequence[str], out: Path) -> tuple[dict[str, Any
         pass
     out.mkdir(parents=True, exist_ok=True)
     began, processor = time.monotonic(), _processor_s()
-    done = subprocess.run(
-        [sys.executable, "-m", "polyrhythm", *words, "--out", str(out), "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    printed, log = out / "printed.json", out / "log.txt"
+    code = run_command_apart([*words, "--out", str(out), "--json"], printed, log)
     taken: dict[str, Any] = {
         "stamp": stamp,
         "seconds": time.monotonic() - began,
@@ -148,10 +168,13 @@ def _measured(name: str, words: Sequence[str], out: Path) -> tuple[dict[str, Any
     }
     # An experiment may end with 1 because a claim does not hold; its report is there all the same.
     try:
-        report: dict[str, Any] = json.loads(done.stdout)
+        report: dict[str, Any] = json.loads(printed.read_text(encoding="utf-8"))
     except ValueError:
-        last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
-        return None, f"failed with {done.returncode}: {last}"
+        # A full disk ends each of the next experiments too, and has no room for the reason in the log.
+        replace_file(out / "space", bytes(_ROOM))
+        (out / "space").unlink()
+        last = (log.read_text(encoding="utf-8").strip().splitlines() or ["it printed nothing"])[-1]
+        return None, f"failed with {code}: {last}"
     taken["report"] = report
     replace_file(kept, json.dumps(taken).encode())
     return report, _took(taken)
@@ -183,8 +206,8 @@ def _facts(args: argparse.Namespace) -> dict[str, str]:
     }
 
 
-def _text(document: Mapping[str, Any], outcomes: Sequence[tuple[str, str, str]], out: Path) -> str:
-    lines = [f"{name}: {outcome}" for name, _, outcome in outcomes]
+def _text(document: Mapping[str, Any], out: Path) -> str:
+    lines = [f"{e['name']}: {e['outcome']}; {e['size']}" for e in document["experiments"]]
     lines += [f"{row['verdict']:15} {row['source']}: {row['what']}" for row in document["rows"]]
     lines.append(", ".join(f"{count} {name}" for name, count in document["verdicts"].items()))
     return "\n".join([*lines, f"{out / 'report.html'}"])

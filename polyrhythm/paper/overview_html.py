@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from polyrhythm.paper.charts import draw_bars
-from polyrhythm.paper.overview_rows import VERDICTS, Figure
+from polyrhythm.paper.overview_rows import Figure
+from polyrhythm.paper.verdicts import LEAST_EFFECT, VERDICTS
 
 _COLOURS = dict(
     zip(VERDICTS, ("#0b6e4f", "#2a9d5c", "#b7791f", "#b83232", "#5a5a8c", "#777777"), strict=True)
@@ -20,28 +21,43 @@ th, td { border-bottom: 1px solid #ddd; padding: .3em .6em; text-align: left; ve
 td.number { text-align: right; white-space: nowrap }
 .verdict { font-weight: bold; white-space: nowrap }
 svg { max-width: 100%; height: auto }
+td { overflow-wrap: anywhere }
+@media (max-width: 45em) {
+  .headed tr:first-child { display: none }
+  .headed td { display: block; border-bottom: none; padding: .1em .3em }
+  .headed td::before { content: attr(data-head) ": "; color: #666 }
+  .headed td:last-child { border-bottom: 1px solid #ddd; padding-bottom: .6em }
+}
 """
 
 
 def to_html(
     rows: Sequence[Figure],
     facts: Mapping[str, str],
-    experiments: Sequence[tuple[str, str, str]],
+    experiments: Sequence[Mapping[str, str]],
     charts: Mapping[str, Sequence[str]],
 ) -> str:
-    """The document. `facts` are versions, seeds and the like. `experiments` are (name, command, outcome).
-    `charts` are the SVG documents of each experiment."""
+    """The document. `facts` are versions, seeds and the like. `experiments` have name, size,
+    command and outcome. `charts` are the SVG documents of each experiment."""
     counts = Counter(row.verdict for row in rows)
     parts = [
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>The figures of the papers</title>',
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        "<title>The figures of the papers</title>",
         f"<style>{_STYLE}</style><h1>The figures of the papers, and ours</h1>",
-        "<p>surpassed: better than the paper's by more than the tolerance; reproduced: within the tolerance; "
-        "order only: the same side of the baseline; calibrated: the workload was chosen to give this figure."
-        "</p>",
+        "<p>surpassed: better than the paper's by more than the tolerance and the error of ours; reproduced: "
+        "within the tolerance, or better by less than its error; order only: the paper's effect exceeds the "
+        "tolerance, and ours is on the same side of the baseline, exceeds its error and is at least "
+        f"{100 * LEAST_EFFECT:g} % of the paper's; calibrated: the workload was chosen to give this figure, "
+        "order or sign, so it is no result; not reproduced: none of these; not run: there is no figure of "
+        "ours, the row says why.</p>",
         _table(("", "rows"), [(_verdict(name), str(counts[name])) for name in VERDICTS], escaped=False),
         "<h2>Run</h2>",
         _table(("", ""), list(facts.items())),
-        _table(("experiment", "command", "outcome"), experiments),
+        _table(
+            ("experiment", "size", "command", "time"),
+            [(e["name"], e["size"], e["command"], e["outcome"]) for e in experiments],
+        ),
     ]
     for source in dict.fromkeys(row.source for row in rows):
         own = [row for row in rows if row.source == source]
@@ -78,9 +94,16 @@ def _beside(source: str, rows: Sequence[Figure]) -> str:
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, escaped: bool = True) -> str:
     form = escape if escaped else str
+    headed = all(heads)
+    kind = ' class="headed"' if headed else ""
     head = "".join(f"<th>{escape(h)}</th>" for h in heads) if any(heads) else ""
-    body = "".join("<tr>" + "".join(f"<td>{form(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><tr>{head}</tr>{body}</table>"
+    # A narrow window shows each cell on a line of its own, after the name of its column.
+    opened = [f'<td data-head="{escape(h)}">' if headed else "<td>" for h in heads]
+    body = "".join(
+        "<tr>" + "".join(f"{td}{form(cell)}</td>" for td, cell in zip(opened, row, strict=True)) + "</tr>"
+        for row in rows
+    )
+    return f"<table{kind}><tr>{head}</tr>{body}</table>"
 
 
 def _verdict(name: str) -> str:

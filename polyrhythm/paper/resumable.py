@@ -4,19 +4,19 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
-from multiprocessing import active_children, get_context, parent_process
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
+from polyrhythm.paper.processes import spawned_pool
 from polyrhythm.progress import Bar
 
 LINES_S = 30.0
@@ -77,7 +77,7 @@ def collect(
     others = set(active_children())
     with (
         Bar(title, len(tasks), lines_s=LINES_S, unit="instances") as bar,
-        ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_with_parent) as pool,
+        spawned_pool(workers) as pool,
     ):
         bar.step(len(found))
         try:
@@ -88,11 +88,13 @@ def collect(
                 found[task] = future.result()
                 append_row(path, task, found[task])
                 bar.step(len(found))
-        except BaseException:
+        except BaseException as error:
             # Without this, the pool would wait for the running tasks, whatever the error.
             pool.shutdown(wait=False, cancel_futures=True)
             for child in set(active_children()) - others:
                 child.terminate()
+            if isinstance(error, OSError):
+                raise  # The command says what could not be written.
             where = f"; {path} has them; the same command continues from there" if path else ""
             print(f"stopped after {len(found)} of {len(tasks)} instances{where}", file=sys.stderr)
             raise
@@ -120,18 +122,6 @@ def append_row(path: Path | None, task: Task, row: Row, program: tuple[str, ...]
 
 def _line(program: tuple[str, ...], task: Task, row: Row) -> str:
     return json.dumps({"mark": mark(program), "task": task, "row": row}) + "\n"
-
-
-def _with_parent() -> None:
-    """End this process when its parent has ended, for example by a kill."""
-    parent = parent_process()
-
-    def watch() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 @contextmanager

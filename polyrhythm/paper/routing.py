@@ -11,9 +11,8 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,9 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 from rich.progress import Progress as Bar
 
 from controller.kernel import available
+from polyrhythm.paper import harness
 from polyrhythm.paper.charts import draw_cdf
+from polyrhythm.paper.processes import spawned_pool
 from polyrhythm.paper.routing_cases import SPINES, cases, measure
 from polyrhythm.paper.routing_claims import claims
 from sim.generators import LARGE_MODELS
@@ -83,10 +84,7 @@ def run(args: argparse.Namespace) -> int:
             report["figures"] = draw(args.out, rows)
             (args.out / "report.json").write_text(json.dumps({**report, "cases": rows}, indent=1) + "\n")
     except OSError as error:
-        print(
-            f"--out: {error.filename}: {error.strerror}; legal: a folder that can be written", file=sys.stderr
-        )
-        return 2
+        return harness.not_written(error, args.out)
     print(json.dumps({**report, "cases": rows}, indent=1) if args.json else to_text(report))
     return 0
 
@@ -107,7 +105,7 @@ def collect(args: argparse.Namespace) -> list[dict[str, Any]]:
     )
     with (
         Bar(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar,
-        ProcessPoolExecutor(args.workers, mp_context=get_context("spawn")) as pool,
+        spawned_pool(args.workers) as pool,
     ):
         task = bar.add_task("cases", total=len(todo))
         futures = {pool.submit(work, todo[i]): i for i in order}

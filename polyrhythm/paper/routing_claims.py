@@ -57,15 +57,15 @@ def _published(ran: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             for scheme in paper
         }
         agrees = abs(ours["optimal"] / paper["optimal"] - 1) <= _CLOSE
-        ordered = ours["optimal"] <= ours["greedy"] <= ours["ecmp"]
+        steps = ours["greedy"] / ours["optimal"], ours["ecmp"] / ours["greedy"]
         found.append(
             {
                 "what": f"two {model} jobs, ring 8: all-reduce in s",
                 "paper": paper,
                 "ours": {name: round(value, 4) for name, value in ours.items()},
-                "verdict": "order only" if agrees and ordered else "not reproduced",
-                "why": f"the optimum within {100 * _CLOSE:g} %, the others in the same order: their values "
-                "depend on draws, placement and starts",
+                "verdict": "order only" if agrees and min(steps) > 1 + _CLOSE else "not reproduced",
+                "why": f"order only: the optimum within {100 * _CLOSE:g} %, greedy longer than it and ECMP "
+                "longer than greedy by more than that; their values depend on draws, placement and starts",
             }
         )
     return found
@@ -86,6 +86,7 @@ def _near(ran: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
                     "paper": "very close to 1",
                     "ours": _worst(ratios),
                     "verdict": "reproduced" if max(ratios) <= _NEAR else "not reproduced",
+                    "why": f"the worst case must be within {100 * (_NEAR - 1):.0f} %",
                 }
             )
     return found
@@ -93,23 +94,24 @@ def _near(ran: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _best(ran: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The claim "superior to Simulated Annealing and ECMP". Our annealing keeps its best state."""
-    if not ran:
+    schemes = ("greedy", "annealing", "ecmp")
+    compared = [row for row in ran if all(_figures([row], scheme) for scheme in schemes)]
+    if not compared:
         return []
     ours = {
-        scheme: round(statistics.mean(f["slowdown"] for f in _figures(ran, scheme)), 3)
-        for scheme in ("greedy", "annealing", "ecmp")
+        scheme: round(statistics.mean(f["slowdown"] for f in _figures(compared, scheme)), 3)
+        for scheme in schemes
     }
     lost = [
         row
-        for row in ran
-        if all(_figures([row], s) for s in ours)
-        and _mean_slowdown(row, "greedy") > min(_mean_slowdown(row, s) for s in ("annealing", "ecmp"))
+        for row in compared
+        if _mean_slowdown(row, "greedy") > min(_mean_slowdown(row, s) for s in ("annealing", "ecmp"))
     ]
     return [
         {
             "what": "all-reduce over the ideal, all cases: greedy below annealing and ECMP",
             "paper": "greedy is superior",
-            "ours": {**ours, "cases": len(ran), "cases_where_greedy_loses": len(lost)},
+            "ours": {**ours, "cases": len(compared), "cases_where_greedy_loses": len(lost)},
             "verdict": "not reproduced" if lost else "reproduced",
             "why": "greedy must not lose in any case",
         }

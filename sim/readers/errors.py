@@ -28,7 +28,7 @@ class Row:
         """A cell that is not empty."""
         value = (self._values.get(column) or "").strip()
         if not value:
-            raise self.error(column, "is empty")
+            raise self.error(column, "is empty; legal: a value in every row")
         return value
 
     def number(self, column: str, least: float = 0.0, most: float = 1e15) -> float:
@@ -37,7 +37,7 @@ class Row:
         try:
             value = float(text)
         except ValueError:
-            raise self.error(column, f"{text!r} is no number") from None
+            raise self.error(column, f"{text!r} is no number; legal: {least:g} to {most:g}") from None
         if not math.isfinite(value) or not least <= value <= most:
             raise self.error(column, f"{text} is out of range; legal: {least:g} to {most:g}")
         return value
@@ -46,7 +46,9 @@ class Row:
         """A whole number in [least, most]."""
         value = self.number(column, least, most)
         if value != int(value):
-            raise self.error(column, f"{value:g} is no whole number")
+            raise self.error(
+                column, f"{value:g} is no whole number; legal: whole numbers from {least:g} to {most:g}"
+            )
         return int(value)
 
     def moment(self, column: str) -> float:
@@ -71,36 +73,51 @@ class Row:
 def read_text(path: Path) -> str:
     """The text of a file of a sane size."""
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
+        # A pipe or a device has no size before it is read.
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
             raise TraceError(f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB; cut the trace")
-        return path.read_text(encoding="utf-8-sig")
+        return content.decode("utf-8-sig")
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise TraceError(f"{path}: not UTF-8 text (byte {error.start})") from error
 
 
+def header(path: Path) -> list[str]:
+    """The first row of a CSV file; empty for an empty file.
+
+    Raises:
+        TraceError: the file cannot be read, or is not CSV.
+    """
+    try:
+        return next(csv.reader(read_text(path).splitlines()), [])
+    except csv.Error as error:
+        raise TraceError(f"{path}: row 1: not CSV: {error}") from error
+
+
 def rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
     """The rows of a CSV file that must have these columns; row 1 is the header."""
+    reader = csv.DictReader(read_text(path).splitlines(), strict=True)
     try:
-        reader = csv.DictReader(read_text(path).splitlines(), strict=True)
-        header = reader.fieldnames or ()
-        twice = next((c for c in header if list(header).count(c) > 1), None)
+        heads = reader.fieldnames or ()
+        twice = next((c for c in heads if list(heads).count(c) > 1), None)
         if twice is not None:
             raise TraceError(f"{path}: row 1, column {twice}: is there twice")
-        missing = [c for c in columns if c not in header]
+        missing = [c for c in columns if c not in heads]
         if missing:
             raise TraceError(
                 f"{path}: row 1: no column {', '.join(missing)}; needed: {', '.join(columns)}; "
-                f"there are: {', '.join(header) or 'none'}"
+                f"there are: {', '.join(heads) or 'none'}"
             )
         for number, values in enumerate(reader, start=2):
             beyond = values.get(None)
             if beyond:
                 raise TraceError(
-                    f"{path}: row {number}, column {len(header) + 1}: {beyond[0]!r} is beyond the header's "
-                    f"{len(header)} columns"
+                    f"{path}: row {number}, column {len(heads) + 1}: {beyond[0]!r} is beyond the header's "
+                    f"{len(heads)} columns"
                 )
             yield Row(path, number, values)
     except csv.Error as error:
-        raise TraceError(f"{path}: not CSV: {error}") from error
+        raise TraceError(f"{path}: row {reader.reader.line_num}: not CSV: {error}") from error

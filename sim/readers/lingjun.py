@@ -14,6 +14,8 @@ SNAPSHOT_COLUMNS = ("job_id", "model", "gmt_job_running", "gmt_job_finished", "t
 JOB_COLUMNS = ("job_name", "model", "gmt_job_running", "gmt_job_finished")
 WORKER_COLUMNS = ("job_name", "host_ip", "RES")
 
+_MOST_DIGITS = 9
+
 
 def read_snapshot(path: Path) -> list[JobRequest]:
     """The jobs that ran at once, all at time 0, for as long as they ran. The collective columns are
@@ -53,9 +55,9 @@ def read_lingjun_jobs(jobs: Path, workers: Path) -> list[JobRequest]:
     for row in rows(workers, WORKER_COLUMNS):
         name, text = row.text("job_name"), row.text("RES").lower()
         _, marked, tail = text.partition("gpu")
-        digits = "".join(c if c.isdigit() else " " for c in (tail if marked else text)).split()
-        if not digits:
-            raise row.error("RES", f"{text!r} holds no number of GPUs")
+        digits = "".join(c if c.isdecimal() else " " for c in (tail if marked else text)).split()
+        if not digits or len(digits[0]) > _MOST_DIGITS:
+            raise row.error("RES", f"{text[:40]!r} holds no number of GPUs; legal: cpu=8,gpu=8 or 8")
         gpus[name] = gpus.get(name, 0) + int(digits[0])
     found = []
     for row in rows(jobs, JOB_COLUMNS):

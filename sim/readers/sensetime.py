@@ -20,17 +20,23 @@ def read_sensetime(path: Path) -> list[JobRequest]:
     Raises:
         TraceError: names the entry (as row, from 1) and the key (as column).
     """
+    text = read_text(path)
     try:
-        data = json.loads(read_text(path))
+        data = json.loads(text)
     except json.JSONDecodeError as error:
         raise TraceError(f"{path}: row {error.lineno}: not JSON: {error.msg}") from error
+    except ValueError as error:
+        # Python refuses whole numbers of thousands of digits.
+        raise TraceError(f"{path}: not JSON: a number of too many digits; legal: at most 4300") from error
+    except RecursionError as error:
+        raise TraceError(f"{path}: not JSON: too many brackets in brackets; legal: [{{job}}, ...]") from error
     if not isinstance(data, list) or not data:
-        raise TraceError(f"{path}: a list of jobs is needed")
+        raise TraceError(f"{path}: row 1: a list of jobs is needed; legal: [{{job}}, ...]")
     requests: dict[str, JobRequest] = {}
     for number, entry in enumerate(data, start=1):
         if not isinstance(entry, dict):
             raise TraceError(f"{path}: row {number}: a job is an object with {', '.join(KEYS)}")
-        row = Row(path, number, {str(k): str(v) for k, v in entry.items()})
+        row = Row(path, number, {str(k): _cell(v) for k, v in entry.items()})
         missing = [key for key in KEYS if key not in entry]
         if missing:
             raise row.error(missing[0], f"is missing; needed: {', '.join(KEYS)}")
@@ -49,3 +55,8 @@ def read_sensetime(path: Path) -> list[JobRequest]:
             source=row.at("max_parallelism"),
         )
     return list(requests.values())
+
+
+def _cell(value: object) -> str:
+    """A value as a cell of a table: null, true, false, lists and objects are empty cells."""
+    return str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""

@@ -4,13 +4,14 @@
 import numpy as np
 import pytest
 
+from controller.model import Profile
 from sim.generators import LARGE_MODELS, paper_fabric, paper_jobs
 from sim.jobrun import JobRun
 from sim.network import HostInternals, Network
 from sim.reference import ReferenceEngine
-from sim.shape import PhaseShape, Shape, planner_job, program, uncontended
+from sim.shape import PhaseShape, Shape, planner_job, program
 from sim.task_graph import FLOW, TaskGraphBuilder, TaskGraphError
-from sim.units import NEVER, PS_PER_MS, PS_PER_S
+from sim.units import NEVER, PS_PER_S
 from topo.generate import leaf_spine
 
 GOLDEN = {
@@ -69,21 +70,11 @@ def test_what_a_collective_sends(collective: str, members: int, flows: int, tota
 def test_a_tree_reduces_level_by_level() -> None:
     built = program(Shape((PhaseShape("tree", 125.0),)), "j", [f"h{i}" for i in range(5)])
     # 2 levels up, 2 down, 1000 bits each over links of their own.
-    assert uncontended(built, np.full(len(built.channels), 1e9)).iteration_ps == 4 * 1_000_000
+    assert built.timeline(np.full(len(built.channels), 1e9))[1][-1] == 4 * 1_000_000
     pairs = {(c.src, c.dst) for c in built.channels}
     assert pairs == {(f"h{c}", f"h{p}") for c, p in ((1, 0), (2, 0), (3, 1), (4, 1))} | {
         (f"h{p}", f"h{c}") for c, p in ((1, 0), (2, 0), (3, 1), (4, 1))
     }
-
-
-def test_overlap_takes_the_longer_of_both() -> None:
-    phase = PhaseShape("fused_ring", 1.25e6, before_ns=3_000_000, beside_ns=4_000_000)
-    built = program(Shape((phase,)), "j", ["a", "b"])
-    # 1.25 MB at 1 Gbit/s are 10 ms: 3 + max(4, 10).
-    lone = uncontended(built, np.full(2, 1e9))
-    assert lone.iteration_ps == 13 * PS_PER_MS
-    assert lone.lead_ps == 3 * PS_PER_MS
-    assert [(p.start_ns, p.end_ns, p.rate_bps) for p in lone.profile.phases] == [(0, 10_000_000, 10**9)]
 
 
 def test_gpus_of_a_host_talk_over_nvlink_and_to_others_over_pcie_and_nic() -> None:
@@ -101,7 +92,7 @@ def test_gpus_of_a_host_talk_over_nvlink_and_to_others_over_pcie_and_nic() -> No
         ("h2.nic", "h2"),
     ]
     assert sum(c.src == c.dst for c in built.channels) == 2
-    job = planner_job(Shape(()), "j", "m", 4, built, uncontended(built, np.full(4, 1e9)).profile)
+    job = planner_job(Shape(()), "j", "m", 4, built, Profile(1, ()))
     assert [(f.src, f.dst) for f in job.flows] == [("h1", "h2"), ("h2", "h1")]
 
 

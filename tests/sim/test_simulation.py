@@ -3,10 +3,12 @@
 
 import hashlib
 import pickle
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,8 @@ from controller.routing.forwarding import forwarding
 from controller.routing.paths import path_of
 from sim.checkpoint import CheckpointError, fingerprint, load, save
 from sim.cluster import Cluster, FreeGpus, JobRequest, WorkloadError, machines
+from sim.engine import KernelEngine
+from sim.jobrun import JobRun
 from sim.network import Network
 from sim.output import MarkEstimate, summary, write_tables
 from sim.reference import ReferenceEngine
@@ -77,6 +81,20 @@ def test_components_with_clocks_of_their_own_change_nothing(policy: str) -> None
     for name, end in ends(plain).items():
         assert end > 0
         assert ends(local)[name] == pytest.approx(end, rel=1e-6)
+
+
+def test_a_plan_that_changes_nothing_for_a_job_leaves_its_engine_alone() -> None:
+    # Every arrival and every end is planned for all jobs. Those of one server have no links at all.
+    made: list[str] = []
+
+    def counting(capacity: Any, marks: Any, runs: Sequence[JobRun], now: int, **more: Any) -> KernelEngine:
+        made.extend(run.name for run in runs)
+        return KernelEngine(capacity, marks, runs, now, **more)
+
+    requests = [replace(r, gpus=min(r.gpus, 4)) for r in workload(12, 3)]
+    simulation = simulated(requests, SimulationSettings(policy="crux"), engine=counting)
+    assert all(end > 0 for end in ends(simulation).values())
+    assert sorted(made) == sorted(r.name for r in requests)
 
 
 def test_a_job_alone_takes_its_ideal_time() -> None:
@@ -242,7 +260,7 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no checkpoint of this version"):
         load(path, b"0" * 32)
     body = pickle.dumps(print)
-    path.write_bytes(b"polyrhythm simulation 5\n" + b"0" * 32 + hashlib.sha256(body).digest() + body)
+    path.write_bytes(b"polyrhythm simulation 6\n" + b"0" * 32 + hashlib.sha256(body).digest() + body)
     with pytest.raises(CheckpointError, match=r"names builtins\.print"):
         load(path, b"0" * 32)
 

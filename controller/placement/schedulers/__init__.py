@@ -14,6 +14,8 @@ from controller.placement.offers import OfferPolicy
 from controller.placement.schedulers.dally import dally, dally_consolidated, dally_manual, dally_no_wait
 from controller.placement.schedulers.gandiva import Gandiva
 from controller.placement.schedulers.hived import HiveD
+from controller.placement.schedulers.muri import Muri
+from controller.placement.schedulers.pollux import Pollux
 from controller.placement.schedulers.themis import Themis
 from controller.placement.schedulers.tiresias import Tiresias
 
@@ -40,8 +42,13 @@ SCHEDULERS: Mapping[str, Callable[[SchedulerOptions], OfferPolicy]] = {
     "dally-consolidated": lambda options: dally_consolidated(options.lease_s),
     "dally": lambda options: dally(options.lease_s, options.history),
     "themis": lambda options: Themis(),
+    "pollux": lambda options: Pollux(),
     "hived": lambda options: HiveD(),
+    "muri": lambda options: Muri(),
 }
+
+SHARING = ("muri",)
+"""Those that let several jobs share GPUs, which needs a simulation that knows of it (`sim.isolated`)."""
 
 
 def scheduler_named(name: str, options: SchedulerOptions | None = None) -> OfferPolicy:

@@ -95,9 +95,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"polyrhythm paper real-training: {error}", file=sys.stderr)
         return 1
     except OSError as error:
-        return harness.refused(
-            f"--out: {error.filename}: {error.strerror}; legal: a folder that can be written"
-        )
+        return harness.not_written(error, args.out)
     print(json.dumps(found, indent=2) if args.json else to_text(found))
     return 0
 

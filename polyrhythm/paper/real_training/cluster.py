@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from socket import IPPROTO_TCP
@@ -22,6 +22,7 @@ from polyrhythm.emulation.process import describe
 from polyrhythm.emulation.programmed import wait_programmed
 from polyrhythm.emulation.switches import Switches
 from polyrhythm.scenario import load_scenario
+from topo.graph import Host
 from topo.mininet import HOST_INTERFACE, MininetError, MininetFabric
 
 PACKET_BYTES = 4096
@@ -69,9 +70,21 @@ class Rank:
 
     def begin(self) -> None:
         """Let the rank take its first step."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(b"\n")
-        self.process.stdin.flush()
+        self._say(b"\n")
+
+    def end_warm_up(self, number: int) -> None:
+        """Let a rank that warms up end that before step `number` of it."""
+        self._say(f"{number}\n".encode())
+
+    def warm_up_steps(self) -> int:
+        """How many steps of its warm-up the rank has taken.
+
+        Raises:
+            MininetError: it has ended.
+        """
+        if self.process.poll() is not None:
+            raise MininetError(f"a rank ended with {self.process.returncode}: {last_line(self._log)}")
+        return sum("warm_up" in line for line in self.lines())
 
     def end(self) -> None:
         """Wait until the process has ended, and kill it if it does not.
@@ -87,6 +100,11 @@ class Rank:
             raise MininetError(f"a rank ended with {self.process.returncode}: {last_line(self._log)}")
         self.kill()
 
+    def _say(self, words: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(words)
+        self.process.stdin.flush()
+
     def kill(self) -> None:
         """End the process at once."""
         if self.process.poll() is None:
@@ -100,8 +118,9 @@ class TrainingCluster:
     """Two leaves with two hosts each and `spines` spines, all links of `rate_bps` bit/s; a controller with
     `policy`, and an agent with the driver `sockets` on each host.
 
-    `hash_known`: whether the controller knows how switches choose among equal paths. Files are in `folder`,
-    whose path is short. Without `start` it is a network only.
+    `hash_known`: whether the controller knows how switches choose among equal paths. `measured`: whether it
+    measures the jobs' profiles itself, one job at a time; jobs that measure themselves do so while others
+    send. Files are in `folder`, whose path is short. Without `start` it is a network only.
 
     Raises:
         MininetError: it cannot be built.
@@ -118,6 +137,7 @@ class TrainingCluster:
         rate_bps: int,
         policy: str,
         hash_known: bool = True,
+        measured: bool = False,
     ) -> None:
         folder.mkdir(exist_ok=True)
         file = folder / "training.json"
@@ -125,6 +145,7 @@ class TrainingCluster:
         self._scenario = replace(load_scenario(file), hash_known=hash_known)
         self.topology, self.rate_bps = self._scenario.topology, rate_bps
         self.folder, self._policy, self._web = folder, policy, ""
+        self._profile = "measured" if measured else "declared"
         self._started = 0
         self.processes: list[subprocess.Popen[Any]] = []
         self.network = MininetFabric(self.topology, PACKET_BYTES)
@@ -137,29 +158,33 @@ class TrainingCluster:
             network.run(host.name, ["sysctl", "-qw", *settings])
         switches = Switches(network, self._scenario, folder, seed=1)
         description = folder / "fabric.json"
-        description.write_text(json.dumps(describe(self._scenario, switches)), encoding="utf-8")
+        described = {**describe(self._scenario, switches), "profile": self._profile}
+        description.write_text(json.dumps(described), encoding="utf-8")
         argv = [
             "controller", f"--fabric={description}", f"--agents-address=unix:{folder}/agents.sock",
             "--web-port=0", f"--policy={self._policy}", "--state=none",
         ]  # fmt: skip
         said = self._ready(subprocess.Popen, argv)
         self._web = said["web"]
-        addresses = "".join(f'{host.name} = "{host.ip}"\n' for host in self.topology.hosts)
         for host in self.topology.hosts:
             config = self._config(host.name)
             config.parent.mkdir()
-            own = config.parent
-            config.write_text(
-                f'[agent]\nhost = "{host.name}"\nip = "{host.ip}"\ncontroller = "{said["agents"]}"\n'
-                f'socket = "{own}/agent.sock"\n[nic]\ndriver = "sockets"\n'
-                f"rate_mbps = {host.rate_bps / 1e6}\n"
-                f'[sockets]\nmap = "{own}/sockets"\n'
-                f"[hosts]\n{addresses}",
-                encoding="utf-8",
-            )
+            config.write_text(self.agent_toml(host, said["agents"]), encoding="utf-8")
             argv = ["agent", "--config", str(config)]
             self._ready(lambda a, node=host.name, **o: network.spawn(node, a, **o), argv)
         wait_programmed(self._web)
+
+    def agent_toml(self, host: Host, controller: str) -> str:
+        """The configuration of a host's agent, which finds the controller at the address `controller`."""
+        own = self._config(host.name).parent
+        addresses = "".join(f'{other.name} = "{other.ip}"\n' for other in self.topology.hosts)
+        return (
+            f'[agent]\nhost = "{host.name}"\nip = "{host.ip}"\ncontroller = "{controller}"\n'
+            f'socket = "{own}/agent.sock"\n[nic]\ndriver = "sockets"\n'
+            f"rate_mbps = {host.rate_bps / 1e6}\n"
+            f'[sockets]\nmap = "{own}/sockets"\npace_mbps = {host.rate_bps / 1e6}\n'
+            f"[hosts]\n{addresses}"
+        )
 
     def kill_control(self) -> None:
         """End controller and agents by SIGKILL, as a fault would. The switches go on."""
@@ -229,6 +254,23 @@ class TrainingCluster:
         keys = ("period_ms", "shift_ms", "level")
         plan = self.ask("plan", absent={"jobs": []})
         return {job["job"]: {key: job[key] for key in keys} for job in plan["jobs"]}
+
+    def unplanned(self, jobs: Collection[str], *, slots: bool) -> str:
+        """Why the plan in force is not yet the one for these jobs' measured profiles; empty: it is. With
+        `slots` each of them has slots in it."""
+        shown = {job["name"]: job for job in self.ask("jobs")["jobs"]}
+        for name in jobs:
+            if name not in shown:
+                return f"job {name} has not joined"
+            if shown[name]["measuring"] or not shown[name]["measured"]:
+                return f"the profile of job {name} is not measured"
+        planned = self.slots()
+        for name in jobs:
+            if name not in planned:
+                return f"no plan has job {name}"
+            if slots and planned[name]["period_ms"] is None:
+                return f"the plan gives job {name} no slots"
+        return ""
 
     def wait_pinned(self, flows: int) -> None:
         """Wait until switches hold entries for so many flows, where the controller knows no ports that lead

@@ -63,7 +63,8 @@ class ProgramJob:
 
 def start(cluster: TrainingCluster, job: ProgramJob, steps: int, *, steered: bool) -> list[Rank]:
     """Start the ranks of a job; the first one's lines are the job's. With `steered` they run under the socket
-    shim and talk to their agents, otherwise they know of neither.
+    shim and talk to their agents, otherwise they know of neither. Those that report then begin with a warm-up
+    (`Rank.end_warm_up`).
     """
     steering = {host: cluster.steering(job.name, host) if steered else {} for host in job.hosts}
     if job.mpi:
@@ -71,6 +72,7 @@ def start(cluster: TrainingCluster, job: ProgramJob, steps: int, *, steered: boo
     argv = [
         sys.executable, str(PROGRAMS / "ddp.py"), f"--steps={steps}", f"--compute-ms={job.compute_ms}",
         f"--width={job.width}", *(("--job", job.name, "--hosts", *job.hosts) if job.reports else ()),
+        *(("--warm-up",) if job.reports and steered else ()),
     ]  # fmt: skip
     return [
         cluster.rank(

@@ -19,8 +19,6 @@ MOST_BUSY = 0.8
 """A run in which the processors were busier is void: its times tell of the machine, not of the network."""
 WARMUP = 2
 """Steps that are not measured."""
-PLANNED_WARMUP = 16
-"""The same of jobs that report: six iterations for the profile, then the plan, then its start. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +27,7 @@ class Part:
 
     `colliding`: without us the jobs run where their own ports collide. `spec` has for each job its name, its
     hosts, the pause of a step in ms, and the width of its model relative to `WIDTH`; the first one is of Open
-    MPI with `mpi`.
+    MPI with `mpi`. With `slots` the jobs fit the link in turn, so a plan has slots for them.
     """
 
     name: str
@@ -40,11 +38,7 @@ class Part:
     colliding: bool = False
     reports: bool = False
     mpi: bool = False
-
-    @property
-    def warmup(self) -> int:
-        """Steps that are not measured."""
-        return PLANNED_WARMUP if self.reports else WARMUP
+    slots: bool = False
 
     def jobs(self, rate_bps: int) -> list[ProgramJob]:
         """The jobs, whose models fit the rate: the times stay the same."""
@@ -74,6 +68,7 @@ PARTS = (
         "polyrhythm",
         (("a", _LEFT, 330, 1), ("b", _RIGHT, 330, 1)),
         reports=True,
+        slots=True,
     ),
     Part(
         "priority",
@@ -143,13 +138,14 @@ def measure(
         runs: Mapping[bool, list[Run]] = {False: [], True: []}
         killed = None
         cluster = TrainingCluster(
-            folder / f"{part.name}{number}", spines=part.spines, rate_bps=rate_bps, policy=part.policy
-        )
+            folder / f"{part.name}{number}", spines=part.spines, rate_bps=rate_bps, policy=part.policy,
+            measured=part.reports,
+        )  # fmt: skip
         try:
             cluster.start()
-            jobs, steps = part.jobs(rate_bps), part.warmup + iterations
+            jobs, steps = part.jobs(rate_bps), WARMUP + iterations
             for ours in (False, True) * repeats:
-                run = run_jobs(cluster, jobs, steps, ours=ours, colliding=part.colliding)
+                run = run_jobs(cluster, jobs, steps, ours=ours, colliding=part.colliding, slots=part.slots)
                 runs[ours].append(run)
                 if run.busy > MOST_BUSY and not last:
                     break

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from polyrhythm.paper.real_training.parts import PartResult
+from polyrhythm.paper.real_training.parts import WARMUP, PartResult
 from polyrhythm.paper.real_training.runs import Run
 
 GOALS = {"speedup_collide": 1.2, "speedup_rhythm": 1.15, "bytes_on_planned_tuples": 0.99}
@@ -54,6 +54,11 @@ def to_text(found: dict[str, Any]) -> str:
             for way, figures in ways.items():
                 mean, p99 = (_number(figures[key], "ms") for key in ("mean_ms", "p99_ms"))
                 lines.append(f"  {job} {way:4} mean {mean}, p99 {p99}")
+        lines += [
+            f"  run {number} was measured without the plan for the jobs' profiles: {run['not_planned']}"
+            for number, run in enumerate(part["runs"], start=1)
+            if run["not_planned"]
+        ]
         lines.append(f"  speed-up {_number(found[f'speedup_{name}'])}")
     lines.append(f"losses and parameters equal: {'yes' if found['losses_equal'] else 'no'}")
     lines.append(f"bytes on planned paths: {_number(found['bytes_on_planned_tuples'])}")
@@ -80,15 +85,15 @@ def _void(result: PartResult) -> int:
     return result.void + 2 * (len(result.ecmp) - len(result.valid()))
 
 
-def _measured(result: PartResult, run: Run, job: str) -> Sequence[float]:
-    return run.jobs[job].iterations_ms[result.part.warmup :]
+def _measured(run: Run, job: str) -> Sequence[float]:
+    return run.jobs[job].iterations_ms[WARMUP:]
 
 
 def _speedup(result: PartResult) -> float | None:
     """How many times longer an iteration takes under ECMP: the mean over the jobs, the median over the
     repeats."""
     ratios = [
-        fmean(fmean(_measured(result, ecmp, job)) / fmean(_measured(result, ours, job)) for job in ecmp.jobs)
+        fmean(fmean(_measured(ecmp, job)) / fmean(_measured(ours, job)) for job in ecmp.jobs)
         for ecmp, ours in result.valid()
     ]
     return round(median(ratios), 4) if ratios else None
@@ -103,7 +108,7 @@ def _part(result: PartResult) -> dict[str, Any]:
         "void_runs": _void(result),
         "jobs": {
             job: {
-                way: _job([_measured(result, pair[index], job) for pair in result.valid()])
+                way: _job([_measured(pair[index], job) for pair in result.valid()])
                 for index, way in enumerate(("ecmp", "ours"))
             }
             for job in result.ecmp[0].jobs
@@ -116,9 +121,9 @@ def _part(result: PartResult) -> dict[str, Any]:
                 "bytes_on_planned_tuples": run.on_planned,
                 "control_killed": run.control_killed,
                 "slots": run.slots,
-                "iterations_ms": {
-                    job: [round(ms, 2) for ms in _measured(result, run, job)] for job in run.jobs
-                },
+                "warm_up_steps": run.warm_up_steps,
+                "not_planned": run.not_planned,
+                "iterations_ms": {job: [round(ms, 2) for ms in _measured(run, job)] for job in run.jobs},
             }
             for way, run in _ways(result)
         ],

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -19,6 +20,13 @@ from polyrhythm.paper.real_training.cluster import Rank, TrainingCluster
 from polyrhythm.paper.real_training.jobs import ProgramJob, start
 from topo.mininet import MininetError, port_interface
 
+LONGEST_WARM_UP_S = 180.0
+"""Chosen: a job joins after six iterations and is measured over six more, one job after the other; on a busy
+machine iterations are lost, and it takes several times as long."""
+_LAST_WARM_UP_STEPS = 6
+"""So many steps after the plan is in force the measured ones begin. Chosen: the jobs reach their slots, and
+each rank hears of the end before it comes."""
+_LOOK_S = 0.2
 MOST_DRAWS = 20
 """Starts until the jobs' own ports collide under ECMP. On two spines three of four do."""
 
@@ -41,6 +49,8 @@ class Run:
     """What a run measured. `busy` is the part of the machine's processor time that was not idle while the
     jobs trained, `draws` how often the jobs were started, `on_planned` the part of their bytes that took the
     planned paths; None without a plan. `slots` is what the plan said of each job shortly before the end.
+    Jobs that report took `warm_up_steps` before the measured ones; `not_planned` says why they were then
+    measured without the plan for their profiles, and is empty if they were not.
     """
 
     jobs: Mapping[str, MeasuredJob]
@@ -49,6 +59,8 @@ class Run:
     on_planned: float | None
     control_killed: bool = False
     slots: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    warm_up_steps: int = 0
+    not_planned: str = ""
 
 
 def run_jobs(
@@ -59,12 +71,16 @@ def run_jobs(
     ours: bool,
     colliding: bool = False,
     kill_control: bool = False,
+    slots: bool = False,
 ) -> Run:
     """Start the jobs, let them begin together, and wait for their end.
 
     With `ours` they are steered, and those that do not report are declared. Without, they know nothing of
     Polyrhythm; with `colliding` they are then started again until the ports that they chose by themselves let
     them share a link between switches. With `kill_control` controller and agents are killed in mid-training.
+
+    Those that report warm up until the plan for their measured profiles is in force, with `slots` one that
+    has slots for them, or for `LONGEST_WARM_UP_S`.
 
     Raises:
         MininetError: a rank failed.
@@ -88,7 +104,7 @@ def run_jobs(
                 if draws == MOST_DRAWS:
                     raise MininetError(f"the jobs' ports did not collide in {draws} starts")
                 continue
-            run = _trained(cluster, jobs, ranks, steps, draws, ours, kill_control)
+            run = _trained(cluster, jobs, ranks, steps, draws, ours, kill_control, slots)
         if not kill_control:
             for job in silent:
                 cluster.end_job(job.name)
@@ -103,6 +119,7 @@ def _trained(
     draws: int,
     ours: bool,
     kill_control: bool,
+    with_slots: bool,
 ) -> Run:
     # Jobs that report are planned for while they run, so their first steps cannot be on planned paths.
     silent = [job.name for job in jobs if ours and not job.reports]
@@ -111,9 +128,13 @@ def _trained(
     every = [rank for each in ranks.values() for rank in each]
     firsts = {name: each[0] for name, each in ranks.items()}
     captures = {leaf: _capture(cluster, leaf) for leaf in cluster.topology.prefixes}
-    before = _processor_time()
     for rank in every:
         rank.begin()
+    warm_up_steps, not_planned = 0, ""
+    reporting = {job.name: ranks[job.name] for job in jobs if ours and job.reports}
+    if reporting:
+        warm_up_steps, not_planned = _warm_up(cluster, reporting, with_slots)
+    before = _processor_time()
     if kill_control:
         for rank in firsts.values():
             rank.wait("step", steps // 2)
@@ -143,7 +164,29 @@ def _trained(
         on_planned=on_planned_paths(_by_address(cluster, planned), carried) if planned else None,
         control_killed=kill_control,
         slots=slots,
+        warm_up_steps=warm_up_steps,
+        not_planned=not_planned,
     )
+
+
+def _warm_up(
+    cluster: TrainingCluster, ranks: Mapping[str, Sequence[Rank]], with_slots: bool
+) -> tuple[int, str]:
+    """Wait for the plan that the jobs are measured under, and let them begin the steps that count. Returns
+    the most steps that a job took before, and why it has no plan for its profile."""
+    deadline = time.monotonic() + LONGEST_WARM_UP_S
+    while (missing := cluster.unplanned(ranks, slots=with_slots)) and time.monotonic() < deadline:
+        for each in ranks.values():
+            for rank in each:
+                rank.warm_up_steps()
+        time.sleep(_LOOK_S)
+    most = 0
+    for each in ranks.values():
+        end = max(rank.warm_up_steps() for rank in each) + _LAST_WARM_UP_STEPS
+        most = max(most, end)
+        for rank in each:
+            rank.end_warm_up(end)
+    return most, missing
 
 
 def on_planned_paths(

@@ -321,6 +321,12 @@ def python(code: str) -> str:
     return done.stdout
 
 
+def test_the_first_ilp_of_a_process_prints_nothing_but_the_result(files) -> None:
+    pytest.importorskip("highspy")
+    command = ["route", *files(LEAF_SPINE, ["h1,h5", "h2,h6"]), "--algorithm", "ilp", "--json"]
+    assert json.loads(python(f"from polyrhythm.cli import main; main({command!r})"))["max_load"]
+
+
 def test_without_numba_the_plain_loops_do_the_same(files) -> None:
     rng = random.Random(2)
     given = files(LEAF_SPINE, [",".join(rng.sample(hosts_of(LEAF_SPINE), 2)) for _ in range(300)])

@@ -102,6 +102,10 @@ def test_a_trace_makes_tables(fabric: str, tmp_path: Path, capsys: pytest.Captur
         (["--trace", "two_vgg19", "--pcie-gbps", "nan"], "--pcie-gbps nan: legal: 0 to"),
         (["--trace", "two_vgg19", "--nvlink-gbps", "-1"], "--nvlink-gbps -1: legal: 0 to"),
         (["--trace", "two_vgg19", "--hours", "0"], "--hours 0: legal: 0.001 to"),
+        (
+            ["--trace", "two_vgg19", "--out", "/dev/null/x"],
+            "--out: /dev/null/x: Not a directory; legal: a folder",
+        ),
     ],
 )
 def test_bad_input_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,6 +123,13 @@ def test_bad_input_is_one_line(words: list[str], message: str, capsys: pytest.Ca
         ("{h},job_id\n1,2,0,5,vgg16,100,7\n", "row 1, column job_id: is there twice"),
         ("{h}\n1,2,0\n", "row 2, column model_name: is empty"),
         ("{h}\n1,2,-1,5,vgg16,100\n", "row 2, column submit_time: -1 is out of range"),
+        ("{h}\n1,2,nan,5,vgg16,100\n", "row 2, column submit_time: nan is out of range; legal: 0 to"),
+        ("{h}\n1,1.5,0,5,vgg16,100\n", "row 2, column num_gpu: 1.5 is no whole number; legal: whole"),
+        ("{h}\n1,²,0,5,vgg16,100\n", "row 2, column num_gpu: '²' is no number; legal: 1 to"),
+        ("{h}\n1,2,9e11,5,vgg16,100\n", "row 2: job job-1: it arrives at 9e+08 s; legal: up to 9.22337e+06"),
+        ("{h}\n1,2,0,1e15,vgg16,100\n", "row 2: job job-1: its 1000000000000000 iterations compute for"),
+        ('{h}\n1,2,0,5,"vgg16,100\n', "row 2: not CSV: unexpected end of data"),
+        pytest.param("x" * 200_000, "row 1: not CSV: field larger than field limit", id="long cell"),
         ("", "row 1: of no known kind"),
     ],
 )

@@ -2,6 +2,7 @@
 """`polyrhythm sweep` as a command: real Dask workers, some of which are killed."""
 
 import argparse
+import errno
 import json
 import signal
 import subprocess
@@ -71,6 +72,37 @@ def test_a_bad_trace_is_named_by_row_and_column_before_anything_runs(
 def test_a_cluster_needs_an_address(folder: Path, capsys: pytest.CaptureFixture[str], address: str) -> None:
     assert command(str(folder / "sweep.yaml"), "--cluster", address) == 2
     assert "legal: tcp://HOST:PORT" in capsys.readouterr().err
+
+
+def test_an_output_folder_that_is_a_file_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(str(folder / "sweep.yaml"), "--out", str(folder / "sweep.yaml")) == 2
+    assert capsys.readouterr().err == (
+        f"--out: {folder / 'sweep.yaml'}: File exists; legal: a folder that can be written\n"
+    )
+
+
+def test_a_full_disk_is_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sweep_command, "write_rows", full)
+    assert command(str(folder / "sweep.yaml"), "--out", str(folder / "out")) == 1
+    said = capsys.readouterr().err
+    assert (
+        said == f"--out: {folder}/out: No space left on device; make space, and give the same command again\n"
+    )
+
+
+def test_a_job_that_cannot_end_is_named_before_anything_runs(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    header = "job_id,num_gpu,submit_time,iterations,model_name,iteration_time"
+    (folder / "long.csv").write_text(f"{header}\n1,2,0,1e15,vgg16,100\n")
+    (folder / "long.yaml").write_text("traces: [long.csv]\ntopologies: [fabric.json]\n")
+    assert command(str(folder / "long.yaml")) == 2
+    assert "long.csv: row 2: job job-1: its 1000000000000000 iterations" in capsys.readouterr().err
 
 
 def start(folder: Path, out: str, *words: str) -> subprocess.Popen[str]:

@@ -11,12 +11,13 @@ from polyrhythm.paper.battery_generator import Span
 from polyrhythm.paper.battery_metrics import (
     BatteryJob,
     SpanFigures,
+    TwinsApart,
     half_interval,
     mean_iteration_ms,
     overall_utilisation,
     span_figures,
     totals,
-    unequal_twins,
+    twins_apart,
     utilisation,
     worst_ratio,
 )
@@ -50,7 +51,7 @@ def test_spans_count_by_time_and_gpus() -> None:
     spans = [Span(0, 100, 500, ("a",)), Span(500, 600, 800, ("a", "b"))]
     ends = {"a": [100.0, 200.0, 300.0, 400.0, 500.0, 600.0, 720.0], "b": [600.0, 660.0, 720.0, 780.0]}
     first, second = span_figures([A, B], spans, ends)
-    assert first == SpanFigures({"a": 100.0}, 0.6)
+    assert first == SpanFigures({"a": 100.0}, 0.6, {"a": (100.0,) * 4})
     assert second.mean_ms == {"a": 120.0, "b": 60.0}
     assert second.utilisation == pytest.approx((8 * 0.5 + 2 * 0.5) / 10)
     # 400 ms x 8 GPUs and 200 ms x 10 GPUs.
@@ -82,11 +83,31 @@ def test_twins() -> None:
     means = {"a": 100.0, "b": 111.0, "c": 150.0, "d": 300.0}
     link, other = frozenset({("leaf1", "spine1")}), frozenset({("leaf1", "spine2")})
     # c contends elsewhere, d has other GPUs.
-    found = unequal_twins(jobs, means, {"a": link, "b": link, "c": other, "d": link})
-    assert found == [("b", "a", pytest.approx(1.11))]
-    assert unequal_twins(jobs, means | {"b": 109.0}, {"a": link, "b": link, "c": other, "d": link}) == []
+    where = {"a": link, "b": link, "c": other, "d": link}
+    # Without enough iterations, as of a job that starves, the means decide.
+    found = twins_apart(jobs, SpanFigures(means, 0.5), where)
+    assert found == [TwinsApart("b", "a", pytest.approx(1.11), True)]
+    assert twins_apart(jobs, SpanFigures(means | {"b": 109.0}, 0.5), where) == []
     # A job that is not there in this span has no figure.
-    assert unequal_twins(jobs, {"a": 100.0}, dict.fromkeys("abcd", link)) == []
+    assert twins_apart(jobs, SpanFigures({"a": 100.0}, 0.5), dict.fromkeys("abcd", link)) == []
+
+
+@pytest.mark.parametrize(
+    ("slow", "unequal"),
+    [
+        ((130.0, 131.0, 129.0, 130.0), True),
+        # The same mean, but one iteration in four explains it.
+        ((100.0, 100.0, 100.0, 220.0), False),
+        ((130.0, 130.0, 130.0, 130.0), True),
+        ((111.0, 112.0, 110.0, 113.0), False),
+    ],
+)
+def test_chance_does_not_make_twins_unequal(slow: tuple[float, ...], unequal: bool) -> None:
+    jobs = [BatteryJob(name, 8, 60.0, "shape") for name in "ab"]
+    fast = (100.0, 102.0, 98.0, 100.0) if len(set(slow)) > 1 else (100.0,) * 4
+    figures = SpanFigures({"a": 100.0, "b": sum(slow) / 4}, 0.5, {"a": fast, "b": slow})
+    (pair,) = twins_apart(jobs, figures, {"a": frozenset(), "b": frozenset()})
+    assert pair == TwinsApart("b", "a", pytest.approx(sum(slow) / 400), unequal)
 
 
 def row(name: str, **changed: Any) -> dict[str, Any]:
@@ -98,7 +119,7 @@ def row(name: str, **changed: Any) -> dict[str, Any]:
         "worse_than_best": False,
         "worse_than_best_in_floor": False,
         "worst_job": {"job": "job1", "ratio": 1.1},
-        "unequal_twins": [],
+        "twins_apart": [],
         "judge": {"error_pct": 2.0},
     } | changed
 
@@ -112,7 +133,7 @@ def test_totals() -> None:
             "four",
             worse_than_best=True,
             worse_than_best_in_floor=True,
-            unequal_twins=[{}, {}],
+            twins_apart=[{"unequal": True}, {"unequal": False}],
             judge={"error_pct": None},
         ),
     ]
@@ -125,7 +146,8 @@ def test_totals() -> None:
         "worse_than_best_in_floor": 1,
         "worst_job_ratio": 1.7,
         "worst_job": {"scenario": "three", "job": "job7"},
-        "unequal_twins": 2,
+        "unequal_twins": 1,
+        "twins_apart": 2,
         "judge_error_mean_pct": pytest.approx(10 / 3),
         "judge_error_worst_pct": 6.0,
     }
@@ -139,6 +161,7 @@ def test_totals() -> None:
         "worst_job_ratio": None,
         "worst_job": None,
         "unequal_twins": 0,
+        "twins_apart": 0,
         "judge_error_mean_pct": None,
         "judge_error_worst_pct": None,
     }

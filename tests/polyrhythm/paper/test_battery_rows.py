@@ -127,7 +127,9 @@ def test_a_loss_within_the_spread_of_ecmp_is_none() -> None:
 
 def test_unequal_twins_are_named() -> None:
     found = row(session(100, 125, plan("spine1", "spine1")))
-    assert found["unequal_twins"] == [{"slower": "b", "faster": "a", "ratio": pytest.approx(1.25)}]
+    assert found["twins_apart"] == [
+        {"slower": "b", "faster": "a", "ratio": pytest.approx(1.25), "unequal": True}
+    ]
 
 
 def test_a_third_job_makes_strangers_of_twins() -> None:
@@ -159,7 +161,7 @@ def test_a_third_job_makes_strangers_of_twins() -> None:
     sessions["alone"] = {"mean_ms": dict.fromkeys("abc", 100.0), "notes": [], "deterministic": True}
     found = scenario_row(met, jobs, sessions)
     # c contends with a on spine1; b has a spine for itself.
-    assert found["unequal_twins"] == []
+    assert found["twins_apart"] == []
     # The plan expects nothing of c.
     assert found["judge"]["error_pct"] is None
 

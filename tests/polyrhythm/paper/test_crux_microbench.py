@@ -15,6 +15,7 @@ from controller.priority.fluid import Fluid, progress
 from polyrhythm.cli import main
 from polyrhythm.paper import crux_cases, crux_microbench
 from polyrhythm.paper.charts import draw_cdf
+from polyrhythm.paper.crux_case_paths import RingFabric, least_congested_paths
 from polyrhythm.paper.crux_cases import (
     HORIZON_S,
     JOBS,
@@ -91,6 +92,25 @@ def test_methods_see_the_links_that_the_table_has() -> None:
         for j, job in enumerate(jobs):
             assert job.contender(rates).traffic_s == pytest.approx(case.traffic[j])
             assert len(job.bytes_on) == int((case.seconds(paths)[j] > 0).sum())
+
+
+def test_paths_are_the_planners_greedy_choice_by_any_measure_of_load() -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(20):
+        case = draw_case(rng)
+        tors = [case.crossing(j) for j in range(JOBS)]
+        order = [int(j) for j in rng.permutation(JOBS)]
+        load = rng.choice([1.0, 2.0, 3.5], JOBS)
+        on = np.zeros((4, 2))
+        greedy = [0] * JOBS
+        for j in order:
+            if tors[j]:
+                mine = list(tors[j])
+                greedy[j] = min((0, 1), key=lambda a: (on[mine, a].max(), on[mine, a].sum()))
+                on[mine, greedy[j]] += load[j]
+        assert least_congested_paths(RingFabric(tors, 2, 1.0), order, load) == tuple(greedy)
+    nobody = RingFabric([()] * JOBS, 2, 1.0)
+    assert least_congested_paths(nobody, range(JOBS), np.ones(JOBS)) == (0,) * JOBS
 
 
 def test_the_first_order_that_can_be_cut_into_an_optimum() -> None:

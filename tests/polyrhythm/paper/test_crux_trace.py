@@ -18,6 +18,7 @@ from polyrhythm.paper.crux_trace import beyond_spraying, order
 from polyrhythm.paper.crux_trace_fabrics import cluster, fabric
 from polyrhythm.paper.crux_trace_jobs import generated, lengthened, occupancy
 from polyrhythm.paper.crux_trace_moment import LEVEL, MOST_VOLUME, NEAR, calibrated, spread
+from polyrhythm.paper.crux_trace_places import SCHEDULERS, duty
 from sim.cluster import JobRequest
 from topo.graph import Tier
 
@@ -69,6 +70,41 @@ def test_nobody_has_a_gpu_that_another_has() -> None:
     assert len(seen) > 100
     assert generated(2.0, on.gpus, 3) == jobs
     assert generated(2.0, on.gpus, 4) != jobs
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_every_scheduler_gives_each_gpu_once_and_gets_all_back(scheduler: str) -> None:
+    on = cluster("clos", "")
+    jobs = generated(1.0, on.gpus, 3)
+    places = SCHEDULERS[scheduler](on, 3)
+    for _ in range(2):
+        held: Counter[str] = Counter()
+        given = [(job, found) for job in jobs[:150] if (found := places.place(job)) is not None]
+        for job, placement in given:
+            assert sum(gpus for _, gpus in placement) == job.gpus
+            held.update(dict(placement))
+        assert 0 < max(held.values()) <= 8
+        for job, placement in given:
+            places.give_back(job, placement)
+
+
+def test_muri_lets_jobs_share_a_host_that_send_in_turn_and_hived_keeps_hosts_whole() -> None:
+    on = cluster("clos", "")
+    by_model = {job.model: job for job in generated(14.0, on.gpus, 1)}
+    seldom, often = (replace(by_model[m], gpus=16) for m in ("gpt", "click-through-rate"))
+    assert duty(seldom) < 0.5 < duty(often) < 1
+    muri = SCHEDULERS["muri"](on, 1)
+    first = muri.place(replace(seldom, gpus=12)) or ()
+    halves = {server for server, gpus in first if gpus == 4}
+    second = muri.place(replace(seldom, gpus=12)) or ()
+    assert halves
+    assert halves <= set(dict(second))
+    third = muri.place(replace(often, gpus=12)) or ()
+    assert {s for s, _ in third}.isdisjoint({s for s, _ in (*first, *second)})
+    hived = SCHEDULERS["hived"](on, 1)
+    assert [gpus for _, gpus in hived.place(often) or ()] == [8, 8]
+    leaf = {s.name: s.leaf for s in on.servers}
+    assert len({leaf[server] for server, _ in hived.place(seldom) or ()}) == 1
 
 
 def test_a_files_jobs_are_lengthened_by_one_factor() -> None:
@@ -156,8 +192,13 @@ def test_a_moment_through_the_command_and_again(tmp_path: Path, capsys: pytest.C
     assert main(["paper", "crux-trace", *words, "--json", "--out", str(tmp_path)]) == 0
     report = json.loads(capsys.readouterr().out)
     lines = (tmp_path / "moments.jsonl").read_text().splitlines()
-    # Three ways to choose paths besides the six of the paper, on two fabrics.
-    assert len(lines) == 2 * (6 + 3)
+    # Three ways to choose paths besides the six of the paper, on two fabrics, and three policies with each of
+    # two job schedulers.
+    assert len(lines) == 2 * (6 + 3) + 2 * 3
+    assert (
+        report["schedulers"]["none"]["utilisation"]["ecmp"]
+        == report["fabrics"]["clos"]["utilisation"]["ecmp"]
+    )
     for name in ("clos", "double_sided"):
         found = report["fabrics"][name]
         assert all(0 < v <= 1 for v in found["utilisation"].values())

@@ -13,6 +13,7 @@ from controller.routing.from_topology import Failures
 from controller.routing.routings import Ecmp, Optimal
 from polyrhythm.cli import main
 from polyrhythm.paper.routing_cases import FAILED, FULL, JOBS, NICS, PUBLISHED, RINGS, best_split, cases
+from polyrhythm.paper.routing_claims import claims
 from polyrhythm.paper.routing_epochs import EpochExperiment, EpochOutcome, Scheme
 from sim.generators import paper_fabric, paper_jobs
 
@@ -84,7 +85,9 @@ def test_the_quick_report(capsys, tmp_path) -> None:
     assert all((tmp_path / name).read_text().startswith("<svg") for name in report["figures"])
     assert report["ours"]["0 spines down"]["ecmp"]["slowdown"] > 2
     published = [c for c in report["claims"] if c["what"].startswith("two ")]
-    assert [c["verdict"] for c in published] == ["order only"] * 2
+    # Our greedy reaches the optimum for GPT-3, where the authors' takes 1.8 times as long: another order.
+    assert [c["verdict"] for c in published] == ["order only", "not reproduced"]
+    assert published[1]["ours"]["greedy"] == published[1]["ours"]["optimal"]
     assert published[0]["ours"]["optimal"] == pytest.approx(2.0533, rel=1e-3)
 
 
@@ -94,3 +97,16 @@ def test_bad_options_are_told(capsys, tmp_path) -> None:
     (tmp_path / "file").write_text("")
     assert main(["paper", "routing", "--quick", "--out", str(tmp_path / "file")]) == 2
     assert "--out" in capsys.readouterr().err
+
+
+def test_a_claim_speaks_of_the_cases_that_it_compares_only() -> None:
+    def row(**slowdown: float) -> dict[str, object]:
+        schemes = {name: {"slowdown": value} for name, value in slowdown.items()}
+        return {"fits": True, "failed": 1, "spines": 32, "mix": [["BLOOM", 2]], "schemes": schemes}
+
+    assert claims([row(greedy=1.2, optimal=1.1)]) == []
+    few = [row(greedy=1.2), row(greedy=1.2, annealing=1.3, ecmp1=1.4, ecmp2=1.3)]
+    (claim,) = claims(few)
+    assert (claim["verdict"], claim["ours"]["cases"], claim["ours"]["ecmp"]) == ("reproduced", 1, 1.35)
+    (claim,) = claims([*few, row(greedy=1.2, annealing=1.1, ecmp1=2.0)])
+    assert (claim["verdict"], claim["ours"]["cases_where_greedy_loses"]) == ("not reproduced", 1)

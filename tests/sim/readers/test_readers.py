@@ -90,6 +90,11 @@ def test_lingjun(write: Callable[[str, str], Path]) -> None:
         ("t.json", "{", r"row 1: not JSON"),
         ("t.json", "{}", r"a list of jobs is needed"),
         ("t.json", '[{"job_id": 1}]', r"row 1, column model: is missing"),
+        (
+            "t.json",
+            '[{"job_id": 1, "model": null, "total_iterations": 5, "time_per_iteration": 1, "max_parallelism": 1}]',
+            r"row 1, column model: is empty",
+        ),
         ("t.json", "[3]", r"row 1: a job is an object"),
     ],
 )  # fmt: skip
@@ -126,3 +131,23 @@ def test_generators_keep_to_their_word() -> None:
     at_once = snapshot(20, 1, gpus=64)
     assert len(at_once) <= 20
     assert 0 < sum(j.gpus for j in at_once) <= 64
+
+
+def test_a_device_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sim.readers.errors.MAX_FILE_BYTES", 1 << 20)
+    with pytest.raises(TraceError, match="/dev/zero: larger than 1 MiB"):
+        read_philly(Path("/dev/zero"))
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '[{"job_id": ' + "9" * 6000 + "}]"], ids=["deep", "long"])
+def test_json_that_python_refuses_is_told_in_one_line(text: str, write: Callable[[str, str], Path]) -> None:
+    with pytest.raises(TraceError, match=r"s\.json: .*legal: ") as told:
+        read_sensetime(write("s.json", text))
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("count", ["1²", "9" * 5000, "-1", ""])
+def test_a_generator_needs_a_number_of_jobs(count: str) -> None:
+    cluster = machines(Network(leaf_spine(2, 1, 2, host_bps=10**9, fabric_bps=10**9)), 8)
+    with pytest.raises(WorkloadError, match="a number of jobs is needed; legal: 1 to 1000000"):
+        read_trace(f"poisson:{count}", cluster, 1, 1.0)

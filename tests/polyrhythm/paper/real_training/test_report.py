@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from polyrhythm.paper.real_training.capture import Tuple5
-from polyrhythm.paper.real_training.parts import MOST_BUSY, PARTS, RATES_BPS, PartResult
+from polyrhythm.paper.real_training.parts import MOST_BUSY, PARTS, RATES_BPS, WARMUP, PartResult
 from polyrhythm.paper.real_training.report import losses_equal, report, to_text
 from polyrhythm.paper.real_training.runs import MeasuredJob, Run, on_planned_paths
 
@@ -17,7 +17,7 @@ COLLIDE = PARTS[0]
 
 def run(ms: float, *, busy: float = 0.5, planned: float | None = None, state: str = "s") -> Run:
     """Job a takes `ms` for each measured step, job b 100 ms; the steps before take an hour."""
-    before = (3.6e6,) * COLLIDE.warmup
+    before = (3.6e6,) * WARMUP
     jobs = {
         "a": MeasuredJob((*before, ms, ms), "l", state),
         "b": MeasuredJob((*before, 100.0, 100.0), "k", "t"),
