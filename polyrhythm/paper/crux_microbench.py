@@ -68,7 +68,7 @@ def collect(cases: int, seed: int, workers: int) -> tuple[list[dict[str, float]]
                 if row is not None:
                     rows.append({"case": number, **row})
                 if len(rows) == cases:
-                    pool.shutdown(wait=False, cancel_futures=True)
+                    pool.shutdown(cancel_futures=True)
                     return rows, number + 1
             bar.step(len(rows))
     raise RuntimeError(f"only {len(rows)} of {_MOST_TRIED * cases} cases are hard enough")

@@ -90,9 +90,11 @@ def collect(
                 bar.step(len(found))
         except BaseException as error:
             # Without this, the pool would wait for the running tasks, whatever the error.
-            pool.shutdown(wait=False, cancel_futures=True)
             for child in set(active_children()) - others:
                 child.terminate()
+            # The pool's thread ends here: Python 3.11 wakes one that is left over at its exit through a pipe
+            # that the thread closes meanwhile, with a traceback, or it waits for ever.
+            pool.shutdown(cancel_futures=True)
             if isinstance(error, OSError):
                 raise  # The command says what could not be written.
             where = f"; {path} has them; the same command continues from there" if path else ""
