@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A running controller: `job_to_effect_p99_ms` and `answer_p99_ms`.
 
-One process serves the sessions of stand-ins for all switches, this one those of the agents, one host for each
-leaf. Jobs of HOSTS_A_JOB hosts with declared profiles arrive and leave, JOBS_A_SECOND a second.
+One process serves the sessions of stand-ins for all switches, this one those of agents, one host for each
+leaf. Jobs of HOSTS_A_JOB hosts with declared profiles arrive and leave, JOBS_A_SECOND a second. A third
+process has agents of other hosts, which ask for flows (flow_questions.py): each agent has a machine of its
+own, so neither question nor answer waits there for the messages of an arriving job.
 
 - `job_to_effect_p99_ms`: from the first message of a job's agents until the last of them has been told the
   schedule of the job and the source port of its flow. The controller writes to switches what these need, and
@@ -19,6 +21,7 @@ import contextlib
 import heapq
 import json
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -33,9 +36,12 @@ from controller.wire.time_slices import default_time_slices, short_time_slices
 from polyrhythm.bench.hostfabric import RATE_BPS, fabric
 from polyrhythm.bench.plan.agent_stand_ins import AgentStandIns, JobArrival, connected, until
 from polyrhythm.bench.processes import last_words, line, process
+from topo.graph import Host
 
 SIZES = (64, 32)
-"""Leaves, each with one host, and spines: 96 switches, 64 agents."""
+"""Leaves and spines: 96 switches."""
+HOSTS_A_LEAF = 2
+"""One for jobs, 64 agents in all, and one that may ask for flows."""
 JOBS, HOSTS_A_JOB, JOBS_A_SECOND = 200, 8, 5
 QUESTIONS_A_SECOND = 200
 LIFE_S = 5.0
@@ -45,8 +51,6 @@ END_S = 10.0
 """How long the bench waits for the last effects. Chosen: far above the bounds."""
 _LATER_S = 0.1
 """After this time a job without an effect is looked at again. Chosen: short beside LIFE_S."""
-POOL = "pool"
-"""The job whose flows are asked for."""
 _MS = 1_000_000
 
 
@@ -63,12 +67,13 @@ def measure(seed: int, runs: int) -> dict[str, Any]:
         stack.callback(sys.setswitchinterval, sys.getswitchinterval())
         switch_threads_often()
         try:
-            return _measure(Path(folder), stack, Random(f"{seed}/bench plan/effect"))
+            return _measure(Path(folder), stack, seed)
         except (RuntimeError, OSError) as error:
             raise RuntimeError(f"{error}{last_words(Path(folder))}") from None
 
 
-def _measure(folder: Path, stack: contextlib.ExitStack, rng: Random) -> dict[str, Any]:
+def _measure(folder: Path, stack: contextlib.ExitStack, seed: int) -> dict[str, Any]:
+    rng = Random(f"{seed}/bench plan/effect")
     sizes = [str(n) for n in SIZES]
     stand_ins = "polyrhythm.bench.plan.switch_stand_ins"
     switches = stack.enter_context(process("-m", stand_ins, *sizes, log=folder / "fabric.log"))
@@ -78,15 +83,19 @@ def _measure(folder: Path, stack: contextlib.ExitStack, rng: Random) -> dict[str
         process("-m", "polyrhythm", "controller", f"--fabric={description}", log=folder / "controller.log")
     )
     address = json.loads(line(controller, folder / "controller.log"))["agents"]
-    return asyncio.run(_figures_of(address, rng))
+    questions = "polyrhythm.bench.plan.flow_questions"
+    asking = stack.enter_context(
+        process("-m", questions, address, str(seed), *sizes, log=folder / "questions.log")
+    )
+    line(asking, folder / "questions.log")
+    return asyncio.run(_figures_of(address, rng, asking, folder / "questions.log"))
 
 
-async def _figures_of(address: str, rng: Random) -> dict[str, float | int]:
-    hosts = fabric(*SIZES, hosts_per_leaf=1).hosts
+async def _figures_of(
+    address: str, rng: Random, asking: subprocess.Popen[str], log: Path
+) -> dict[str, float | int]:
+    hosts = fabric(*SIZES, HOSTS_A_LEAF).hosts[::HOSTS_A_LEAF]
     async with connected(address, hosts) as agents:
-        pool = job(POOL, [h.name for h in hosts[: max(HOSTS_A_JOB, len(hosts) // 2)]], rng)
-        agents.arrive(pool)
-        await until(lambda: agents.arrivals[POOL].ended_s, "the first plan")
         # The first plans of a process load and compile kernels; the bounds are those of one that runs.
         for number in range(2 * JOBS_A_SECOND):
             first = job(f"first{number}", [h.name for h in rng.sample(hosts, HOSTS_A_JOB)], rng)
@@ -98,8 +107,18 @@ async def _figures_of(address: str, rng: Random) -> dict[str, float | int]:
         jobs = [
             job(f"j{number}", [h.name for h in rng.sample(hosts, HOSTS_A_JOB)], rng) for number in range(JOBS)
         ]
-        await _offer(agents, jobs, pool.flows)
-        return figures(agents.arrivals, agents.answers_s, len(agents.asked))
+        if asking.stdin is not None:
+            wanted = {"seconds": JOBS / JOBS_A_SECOND, "end_s": END_S}
+            print(json.dumps(wanted), file=asking.stdin, flush=True)
+        await _offer(agents, jobs)
+        answers = json.loads(await asyncio.to_thread(line, asking, log))
+        return figures(agents.arrivals, answers["answers_s"], answers["unanswered"])
+
+
+def asking_hosts(leaves: int, spines: int) -> Sequence[Host]:
+    """The hosts whose agents ask for flows: those without jobs, of half the leaves."""
+    others = fabric(leaves, spines, HOSTS_A_LEAF).hosts[1::HOSTS_A_LEAF]
+    return others[: max(2, leaves // 2)]
 
 
 def figures(
@@ -138,30 +157,26 @@ def job(name: str, hosts: list[str], rng: Random) -> pb.JobJoin:
     )
 
 
-async def _offer(agents: AgentStandIns, jobs: Sequence[pb.JobJoin], flows: Sequence[pb.FlowSpec]) -> None:
-    """Let the jobs arrive and leave while agents ask for flows; then wait for the last effects."""
-    # (when, kind, number); of one time, jobs go first.
-    todo = [(n / JOBS_A_SECOND, 0, n) for n in range(len(jobs))]
-    todo += [(n / JOBS_A_SECOND + LIFE_S, 1, n) for n in range(len(jobs))]
-    last = len(jobs) / JOBS_A_SECOND
-    todo += [(n / QUESTIONS_A_SECOND, 2, n) for n in range(int(last * QUESTIONS_A_SECOND))]
+async def _offer(agents: AgentStandIns, jobs: Sequence[pb.JobJoin]) -> None:
+    """Let the jobs arrive and leave; then wait for the last effects."""
+    # (when, whether it leaves, number); of one time, arrivals go first.
+    todo = [(n / JOBS_A_SECOND, False, n) for n in range(len(jobs))]
+    todo += [(n / JOBS_A_SECOND + LIFE_S, True, n) for n in range(len(jobs))]
     heapq.heapify(todo)
     began = time.monotonic()
     while todo:
-        due, kind, number = heapq.heappop(todo)
+        due, leaves, number = heapq.heappop(todo)
         await asyncio.sleep(max(0.0, began + due - time.monotonic()))
-        if kind == 0:
+        if not leaves:
             agents.arrive(jobs[number])
-        elif kind == 1:
-            arrival = agents.arrivals[jobs[number].job]
-            if arrival.missing and time.monotonic() < arrival.began_s + END_S:
-                heapq.heappush(todo, (due + _LATER_S, 1, number))
-            else:
-                agents.leave(jobs[number])
+            continue
+        arrival = agents.arrivals[jobs[number].job]
+        if arrival.missing and time.monotonic() < arrival.began_s + END_S:
+            heapq.heappush(todo, (due + _LATER_S, True, number))
         else:
-            agents.ask(flows[number % len(flows)])
+            agents.leave(jobs[number])
     end = time.monotonic() + END_S
-    while time.monotonic() < end and (agents.asked or any(a.missing for a in agents.arrivals.values())):
+    while time.monotonic() < end and any(a.missing for a in agents.arrivals.values()):
         await asyncio.sleep(0.02)
 
 

@@ -22,6 +22,7 @@ from finsy.proto import gnmi, gnmi_grpc
 
 from controller.southbound.artefacts import load_artefacts
 from polyrhythm.bench.hostfabric import NICENESS, fabric
+from polyrhythm.bench.plan.effect import HOSTS_A_LEAF
 from polyrhythm.bench.switch_servers import SwitchStandIn
 from topo.jsonio import topology_to_json
 
@@ -78,8 +79,8 @@ def _path(port: int, leaf: str) -> gnmi.Path:
 
 
 def description(leaves: int, spines: int) -> tuple[dict[str, Any], list[grpc.Server]]:
-    """The description of a fabric with one host for each leaf, and the servers of its switches."""
-    topology, artefacts, writes = fabric(leaves, spines, 1), load_artefacts(), Counter[str]()
+    """The description of a fabric with two hosts for each leaf, and the servers of its switches."""
+    topology, artefacts, writes = fabric(leaves, spines, HOSTS_A_LEAF), load_artefacts(), Counter[str]()
     servers, switches = [], {}
     for s in topology.switches:
         server = grpc.server(ThreadPoolExecutor(_THREADS))
