@@ -89,9 +89,10 @@ def collect(
                 append_row(path, task, found[task])
                 bar.step(len(found))
         except BaseException as error:
-            # Without this, the pool would wait for the running tasks, whatever the error.
+            # Without this, the pool would wait for the running tasks, whatever the error. A signal that
+            # Python handles would too, where the system gives it to another thread than the main one.
             for child in set(active_children()) - others:
-                child.terminate()
+                child.kill()
             # The pool's thread ends here: Python 3.11 wakes one that is left over at its exit through a pipe
             # that the thread closes meanwhile, with a traceback, or it waits for ever.
             pool.shutdown(cancel_futures=True)
