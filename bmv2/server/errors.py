@@ -28,16 +28,20 @@ _DETAILS_KEY = "grpc-status-details-bin"
 _DETAILS_BYTES = 7000
 _TEXT_BYTES = 1500
 _SHORT_MESSAGE = 60
+# A message quotes what a client wrote, which may be megabytes. gRPC writes a byte as three at most.
+_MESSAGE_BYTES = 2000
 # The shortest prefix that an Any may have: one detail per update is to cost little.
 _ANY_PREFIX = "/"
 
 
 class StatusError(Exception):
     """A request that cannot be served. `code` is of google.rpc. The message says what is wrong, where, and
-    what is legal.
+    what is legal. One beyond 2,000 bytes is cut, for it would not reach the client.
     """
 
     def __init__(self, code: int, message: str) -> None:
+        if len(message.encode(errors="replace")) > _MESSAGE_BYTES:
+            message = message.encode(errors="replace")[:_MESSAGE_BYTES].decode(errors="ignore") + " ..."
         super().__init__(message)
         self.code = code
         self.message = message

@@ -256,7 +256,12 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
                 raise StatusError(PERMISSION_DENIED, "packet-out: only the primary may send packets")
             with self._lock:
                 schema = self._pipelines.committed().store.schema
-                frame = encode_packet_out(schema.packet_out, packet)
+                try:
+                    frame = encode_packet_out(schema.packet_out, packet)
+                except StatusError:
+                    schema.settle_strings(keep=False)
+                    raise
+                schema.settle_strings(keep=True)
                 if self._packet_outs_taken - self._packet_outs_done >= _MAX_PACKET_OUTS:
                     raise StatusError(RESOURCE_EXHAUSTED, f"packet-out: {_MAX_PACKET_OUTS} wait already")
                 self._packet_outs_taken += 1

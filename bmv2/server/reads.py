@@ -54,6 +54,8 @@ def read_batch(
         except StatusError as error:
             del answers[before:]
             outcomes.append(error)
+        finally:
+            store.schema.settle_strings(keep=False)
         if len(answers) > MAX_ANSWERS:
             said = f"read: more than {MAX_ANSWERS} entities; name tables, or cells by their index"
             raise StatusError(RESOURCE_EXHAUSTED, said)

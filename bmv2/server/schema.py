@@ -27,7 +27,7 @@ from bmv2.server.resources import (
     parse_value_set,
     program_digests,
 )
-from bmv2.server.translations import Translation, UserTypes
+from bmv2.server.translations import Strings, Translation, UserTypes
 
 _PRIORITISED = {MatchKind.TERNARY, MatchKind.RANGE, MatchKind.OPTIONAL}
 
@@ -121,6 +121,12 @@ class Schema:
     registers: Mapping[int, RegisterInfo]
     packet_in: PacketHeader | None
     packet_out: PacketHeader | None
+    strings: tuple[Strings, ...] = ()
+
+    def settle_strings(self, *, keep: bool) -> None:
+        """Keep, or forget, the numbers that strings have been given since this was called last."""
+        for strings in self.strings:
+            strings.settle(keep=keep)
 
     def action_named(self, name: str) -> ActionInfo:
         """Find the action of that full name; KeyError if P4Info has none."""
@@ -187,23 +193,28 @@ class Schema:
             },
             packet_in=headers.get("packet_in"),
             packet_out=headers.get("packet_out"),
+            strings=types.strings(),
         )
 
 
 def _check_unique(info: p4i.P4Info) -> None:
-    objects: list[p4i.Preamble] = []
+    seen: dict[int, str] = {}
     for group in (
         *(info.tables, info.actions, info.action_profiles, info.counters, info.direct_counters),
         *(info.meters, info.direct_meters, info.value_sets, info.registers, info.digests),
     ):
-        objects += [message.preamble for message in group]
-    seen: dict[int, str] = {}
-    for preamble in objects:
-        if preamble.id == 0:
-            raise invalid(f"P4Info: {preamble.name or 'an object'} has id 0; ids start at 1")
-        if preamble.id in seen:
-            raise invalid(f"P4Info: id {preamble.id:#x} is both {seen[preamble.id]} and {preamble.name}")
-        seen[preamble.id] = preamble.name
+        named: dict[str, int] = {}
+        for preamble in (message.preamble for message in group):
+            if preamble.id == 0:
+                raise invalid(f"P4Info: {preamble.name or 'an object'} has id 0; ids start at 1")
+            if preamble.id in seen:
+                raise invalid(f"P4Info: id {preamble.id:#x} is both {seen[preamble.id]} and {preamble.name}")
+            seen[preamble.id] = preamble.name
+            # The program knows names only: two ids would write to one object behind each other's back.
+            if preamble.name in named:
+                both = f"{named[preamble.name]:#x} and {preamble.id:#x}"
+                raise invalid(f"P4Info: {both} are both named {preamble.name}; a name has one id")
+            named[preamble.name] = preamble.id
 
 
 def _action(message: p4i.Action, types: UserTypes, widths: ProgramWidths) -> ActionInfo:

@@ -67,7 +67,13 @@ class EntityStore:
         applier = self._appliers.get(kind)
         if applier is None:
             raise StatusError(UNIMPLEMENTED, f"{kind}: cannot be written; legal: {', '.join(self._appliers)}")
-        return applier(update.type, getattr(update.entity, kind))
+        try:
+            effect = applier(update.type, getattr(update.entity, kind))
+        except StatusError:
+            self.schema.settle_strings(keep=False)
+            raise
+        self.schema.settle_strings(keep=True)
+        return effect
 
     def _apply_table_entry(self, kind: int, message: p4r.TableEntry) -> Effect:
         if message.is_const:

@@ -42,13 +42,17 @@ class Resized:
 class Strings:
     """The strings of one translated type (its URI) and their numbers of `width` bits.
 
-    `to_program` is called under the service's lock, `to_client` by any thread.
+    A string that is new gets a number for the request at hand. `settle` keeps it, or forgets it where the
+    request was refused or only read: otherwise anybody could use the numbers up. `to_program` and `settle`
+    are called under the service's lock, `to_client` by any thread.
     """
 
     def __init__(self, width: int) -> None:
         self.width = width
         self._numbers: dict[bytes, int] = {}
         self._strings: dict[int, bytes] = {}
+        self._new: dict[bytes, int] = {}
+        self._new_strings: dict[int, bytes] = {}
         self._next = (1 << width) - 1
 
     def to_program(self, data: bytes, what: str) -> int:
@@ -57,32 +61,44 @@ class Strings:
         Raises StatusError: INVALID_ARGUMENT for an empty or overlong string, OUT_OF_RANGE for digits beyond
         the width, RESOURCE_EXHAUSTED where no number is left.
         """
-        known = self._numbers.get(data)
+        known = self._numbers.get(data, self._new.get(data))
         if known is not None:
             return known
         if not 0 < len(data) <= _MAX_STRING_BYTES:
             raise invalid(f"{what}: a string of {len(data)} bytes; it must have 1 to {_MAX_STRING_BYTES}")
         number = self._decimal(data, what) if _is_decimal(data) else self._free_number(what)
-        self._numbers[data] = number
-        self._strings[number] = data
+        self._new[data] = number
+        self._new_strings[number] = data
         return number
+
+    def settle(self, *, keep: bool) -> None:
+        """Keep, or forget, what strings have got since this was called last."""
+        if keep:
+            self._numbers.update(self._new)
+            self._strings.update(self._new_strings)
+        self._new.clear()
+        self._new_strings.clear()
 
     def _decimal(self, data: bytes, what: str) -> int:
         # No number of so many digits fits, and Python converts no integer of thousands.
         number = int(data) if len(data) <= len(str(1 << self.width)) else 1 << self.width
         if number >> self.width:
             raise StatusError(OUT_OF_RANGE, f"{what}: {_shown(data)} does not fit into {self.width} bits")
-        if number in self._strings:
-            raise invalid(f"{what}: {number} is the number of {_shown(self._strings[number])} here")
+        taken = self._strings.get(number) or self._new_strings.get(number)
+        if taken is not None:
+            raise invalid(f"{what}: {number} is the number of {_shown(taken)} here")
         return number
 
     def _free_number(self, what: str) -> int:
         while self._next in self._strings:
             self._next -= 1
-        if self._next < 0 or len(self._strings) >= _MAX_STRINGS:
+        number = self._next
+        while number in self._strings or number in self._new_strings:
+            number -= 1
+        if number < 0 or len(self._strings) + len(self._new_strings) >= _MAX_STRINGS:
             said = f"{what}: all {min(_MAX_STRINGS, 1 << self.width)} strings of its type are used"
             raise StatusError(RESOURCE_EXHAUSTED, said)
-        return self._next
+        return number
 
     def to_client(self, value: int) -> bytes:
         """Write a number as its string; one that no client has named is its decimal digits."""
@@ -145,6 +161,10 @@ class UserTypes:
         self.errors = errors
         self._enums = enums
         self._strings: dict[str, Strings] = {}
+
+    def strings(self) -> tuple[Strings, ...]:
+        """The strings of all URIs that a field has been found to have."""
+        return tuple(self._strings.values())
 
     def field(
         self, what: str, bits: int, type_name: str, program_bits: Callable[[], int | None]

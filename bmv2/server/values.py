@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from bmv2.server.errors import OUT_OF_RANGE, StatusError, invalid
 
+# What an error repeats of a number: an IPv6 address and more.
+_SHOWN_BYTES = 32
+
 
 def decode_uint(data: bytes, width: int, what: str) -> int:
     """Read an unsigned big-endian value of at most `width` bits.
@@ -19,7 +22,8 @@ def decode_uint(data: bytes, width: int, what: str) -> int:
         raise invalid(f"{what}: the byte string is empty; zero is the one byte 00")
     value = int.from_bytes(data, "big")
     if value >> width:
-        raise StatusError(OUT_OF_RANGE, f"{what}: {value:#x} does not fit into {width} bits")
+        said = f"{value:#x}" if len(data) <= _SHOWN_BYTES else f"a number of {value.bit_length()} bits"
+        raise StatusError(OUT_OF_RANGE, f"{what}: {said} does not fit into {width} bits")
     return value
 
 

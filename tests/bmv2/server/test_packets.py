@@ -109,6 +109,14 @@ def test_an_error_about_a_large_message_does_not_end_the_stream_of_its_client(co
     controller.send(packet=p4r.PacketOut(payload=bytes(5 << 20)))
     error = controller.next().error
     assert (error.canonical_code, error.WhichOneof("details")) == (rpc_code.INVALID_ARGUMENT, "packet_out")
+    packet = packet_out(2)
+    packet.metadata[0].value = b"\xff" * (3 << 20)
+    controller.send(packet=packet)
+    error = controller.next().error
+    assert (error.canonical_code, error.message) == (
+        rpc_code.OUT_OF_RANGE,
+        "packet-out: metadata egress_port: a number of 25165824 bits does not fit into 9 bits",
+    )
     assert controller.arbitrate(1000).status.code == rpc_code.OK
 
 

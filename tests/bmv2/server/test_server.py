@@ -85,6 +85,16 @@ def test_a_request_beyond_grpcs_default_size(controller):
     assert code_of(controller.write, unspecified) == "UNKNOWN"
 
 
+def test_an_error_about_a_large_value_or_name_reaches_its_client(controller, p4info):
+    """gRPC's clients take 8 KiB of an error unless told otherwise."""
+    table = next(table for table in p4info.tables if table.preamble.name == "routing")
+    entry = p4r.TableEntry(table_id=table.preamble.id)
+    entry.match.add(field_id=1).lpm.CopyFrom(p4r.FieldMatch.LPM(value=b"\xff" * (3 << 20), prefix_len=32))
+    assert code_of(controller.read, p4r.Entity(table_entry=entry)) == "OUT_OF_RANGE"
+    stranger = p4r.WriteRequest(device_id=1, role="r" * (3 << 20), election_id=p4r.Uint128(low=1000))
+    assert code_of(controller.stub.Write, stranger) == "NOT_FOUND"
+
+
 def test_a_member_has_an_action(bench):
     bare = "action_profile_member { action_profile_id: $choice member_id: 1 }"
     assert bench.write("INSERT", bare) == "INVALID_ARGUMENT"

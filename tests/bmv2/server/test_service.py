@@ -120,6 +120,17 @@ def twice_the_same_id(config):
     config.p4info.tables[1].preamble.id = config.p4info.tables[0].preamble.id
 
 
+def twice_the_same_table(config):
+    # Both would write to the program's one table.
+    config.p4info.tables.add().CopyFrom(config.p4info.tables[0])
+    config.p4info.tables[-1].preamble.id = 0x02FFFFFF
+
+
+def twice_the_same_counter(config):
+    config.p4info.counters.add().CopyFrom(config.p4info.counters[0])
+    config.p4info.counters[-1].preamble.id = 0x12FFFFFF
+
+
 def another_key(config):
     config.p4info.tables[0].match_fields[0].bitwidth += 1
 
@@ -147,6 +158,8 @@ def unspecified_match(config):
         without_device_config,
         not_json,
         twice_the_same_id,
+        twice_the_same_table,
+        twice_the_same_counter,
         another_key,
         unknown_table,
         unknown_action,

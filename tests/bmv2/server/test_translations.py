@@ -269,15 +269,41 @@ def test_types_that_contradict_themselves_are_refused(spoil, code, bench):
     assert caught.value.code() is code
 
 
+def test_only_a_write_that_is_kept_gives_a_string_its_number(bench, connect):
+    """There are 512 numbers for names of ports: neither reads of anybody nor refused writes use them up."""
+    reader = connect()
+    keys = [bench.entity(by_port(f"guess{number}", "1")) for number in range(600)]
+    for key in keys:
+        key.table_entry.ClearField("action")
+    for start in (0, 300):
+        assert reader.read(*keys[start : start + 300]) == []
+    refused = by_port("uplink", "downlink", "is_const: true")
+    for number in range(3):
+        assert bench.write("INSERT", by_port(f"refused{number}", "999")) == "OUT_OF_RANGE"
+        assert bench.write("INSERT", refused) == "INVALID_ARGUMENT"
+    assert bench.write("INSERT", by_port("511", "510")) == "OK"
+    assert bench.write("INSERT", by_port("uplink", "downlink")) == "OK"
+    assert sent_by(bench, 1, frame(7)) == []
+
+
 def test_strings_end_where_their_numbers_do():
     strings = Strings(2)
     assert [strings.to_program(name, "x") for name in (b"a", b"2", b"b", b"a", b"c")] == [3, 2, 1, 3, 0]
+    strings.settle(keep=True)
     for number, name in ((3, b"a"), (2, b"2"), (1, b"b"), (0, b"c")):
         assert strings.to_client(number) == name
     for name, code in ((b"d", RESOURCE_EXHAUSTED), (b"0", INVALID_ARGUMENT), (b"4", OUT_OF_RANGE)):
         with pytest.raises(StatusError) as caught:
             strings.to_program(name, "x")
         assert caught.value.code == code
+
+
+def test_a_string_of_a_refused_request_leaves_its_number():
+    strings = Strings(1)
+    assert strings.to_program(b"a", "x") == 1
+    strings.settle(keep=False)
+    assert strings.to_client(1) == b"1"
+    assert [strings.to_program(name, "x") for name in (b"b", b"c")] == [1, 0]
 
 
 def test_a_number_that_nobody_named_is_its_digits():
