@@ -157,7 +157,9 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
             self._arbiter.check_device(request.device_id)
             with self._lock:
                 config = self._pipelines.committed().config
-                answer = p4r.ForwardingPipelineConfig(cookie=config.cookie)
+                answer = p4r.ForwardingPipelineConfig()
+                if config.HasField("cookie"):
+                    answer.cookie.CopyFrom(config.cookie)
                 if request.response_type in (_GetConfig.ALL, _GetConfig.P4INFO_AND_COOKIE):
                     answer.p4info.CopyFrom(config.p4info)
                 if request.response_type in (_GetConfig.ALL, _GetConfig.DEVICE_CONFIG_AND_COOKIE):

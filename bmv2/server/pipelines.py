@@ -135,7 +135,9 @@ class Pipelines:
             and current.config.p4info == pipeline.config.p4info
         ):
             # The same program under another cookie: nothing to touch in the data plane.
-            current.config.cookie.CopyFrom(pipeline.config.cookie)
+            current.config.ClearField("cookie")
+            if pipeline.config.HasField("cookie"):
+                current.config.cookie.CopyFrom(pipeline.config.cookie)
             self._saved = None
         else:
             self.commit(pipeline, pipeline.store.replay(current.store))

@@ -50,6 +50,19 @@ def test_commit_and_every_way_to_read_it_back(client, config):
     assert not with_device.HasField("p4info")
 
 
+def test_a_config_without_a_cookie_is_read_without_one(client, config):
+    """A cookie is a message so that "none" and 0 are told apart (chapter 7)."""
+    bare = p4r.ForwardingPipelineConfig()
+    bare.CopyFrom(config)
+    bare.ClearField("cookie")
+    client.set_config(bare)
+    assert get(client) == bare
+    client.set_config(config, "RECONCILE_AND_COMMIT")
+    assert get(client) == config
+    client.set_config(bare, "RECONCILE_AND_COMMIT")
+    assert get(client) == bare
+
+
 def test_verify_changes_nothing_and_save_waits_for_commit(client, config):
     client.set_config(config, "VERIFY")
     assert refusal(get, client).code() is grpc.StatusCode.FAILED_PRECONDITION
