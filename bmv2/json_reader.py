@@ -11,6 +11,9 @@ from .errors import P4ProgramError
 # In bits. p4c refuses bit<N> and int<N> above 2,048 unless it is built otherwise, and bounds a varbit<N> not
 # at all; every mask is an integer of its field's width, so an unbounded one could take all memory.
 MAX_WIDTH = 65_536
+# Bits of a constant. Chosen: several times the widest that p4c writes, and few enough for decimal digits,
+# of which Python converts 4,300 digits at most.
+MAX_CONSTANT = 14_000
 
 # An array is held in memory whole; no switch has room for more.
 MAX_CELLS = 1 << 24
@@ -110,9 +113,12 @@ class Reader:
         """A `hexstr`: hexadecimal digits with an optional sign and 0x."""
         digits = self.text()
         try:
-            return int(digits, 16)
+            value = int(digits, 16)
         except ValueError:
             raise self.fail(f"expected hexadecimal digits, got {digits!r}") from None
+        if value.bit_length() > MAX_CONSTANT:
+            raise self.fail(f"a constant has at most {MAX_CONSTANT} bits, not {value.bit_length()}")
+        return value
 
     def optional_text(self, key: str) -> str | None:
         """The string member `key`, or None where it is absent or null."""

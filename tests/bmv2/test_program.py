@@ -84,6 +84,8 @@ def broken(change: str) -> ProgramBuilder:
             b.add_action("a", [assign(port, {"type": "runtime_data", "value": 2})], one=9)
         case "digits":
             b.add_action("a", [assign(port, {"type": "hexstr", "value": "0xfg"})])
+        case "constant":
+            b.add_action("a", [assign(port, {"type": "hexstr", "value": "0x" + "f" * 5000})])
         case "counter":
             b.add_action("a", [call("count", {"type": "counter_array", "value": "c"}, const(0))])
         case "match":
@@ -171,6 +173,7 @@ def broken(change: str) -> ProgramBuilder:
         ("jump", "must jump to one of the steps 0 to 1"),
         ("param", "the action has 1 parameters"),
         ("digits", "expected hexadecimal digits, got '0xfg'"),
+        ("constant", "a constant has at most 14000 bits, not 20000"),
         ("counter", "no counter array is called 'c'"),
         ("match", "match kind 'fuzzy' is not supported; supported: exact"),
         ("two_lpm", "one LPM field only"),
