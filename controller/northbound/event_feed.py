@@ -149,6 +149,9 @@ class EventFeed:
         self._admitted += 1
         number = self._admitted
         if self._running is None:
+            # Nobody is to begin with, or go on from, what was true when the last client left long ago.
+            if time.monotonic() - self._idle_since_s > KEPT * self._interval_s:
+                self._stream = None
             self._running = asyncio.create_task(self._run(), name="event feed")
         try:
             yield _HELLO
@@ -180,8 +183,6 @@ class EventFeed:
 
     async def _run(self) -> None:
         """Look at the newest view once in each interval, as long as there are clients."""
-        if self._stream is not None and time.monotonic() - self._idle_since_s > KEPT * self._interval_s:
-            self._stream = None
         ended = asyncio.create_task(self._closing.wait())
         try:
             with self._source.watching():

@@ -63,6 +63,28 @@ def test_a_keyframe_then_differences_and_who_comes_back_goes_on() -> None:
     asyncio.run(main())
 
 
+def test_who_comes_after_a_long_pause_sees_nothing_of_before() -> None:
+    async def main() -> None:
+        board, closing = ViewBoard(), asyncio.Event()
+        board.publish(view(0))
+        streams = feed(board, closing)
+        one = streams.chunks()
+        epoch, seq, _, _ = await event(one)
+        await one.aclose()
+        board.publish(view(1))
+        # Longer than differences are kept: 60 intervals of 10 ms.
+        await asyncio.sleep(0.8)
+        for seen in (None, f"{epoch}-{seq}"):
+            late = streams.chunks(seen)
+            later, _, name, data = await event(late)
+            assert (name, data["time_ns"]) == ("keyframe", view(1).time_ns)
+            assert later != epoch
+            await late.aclose()
+        closing.set()
+
+    asyncio.run(main())
+
+
 def test_heartbeats_before_the_first_view_and_the_end_when_the_server_closes() -> None:
     async def main() -> None:
         board, closing = ViewBoard(), asyncio.Event()
