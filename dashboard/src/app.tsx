@@ -26,7 +26,7 @@ const TITLES: Record<ViewName, string> = {
 const CONNECTIONS: Record<Connection, string> = { connecting: "◌ connecting…", live: "● live", reconnecting: "◌ reconnecting…" };
 const THEMES = ["auto", "light", "dark"] as const;
 
-export function App({ live, connection, seenAt, address }: State) {
+export function App({ live, connection, refused, seenAt, address }: State) {
   useEffect(() => {
     const close = (event: KeyboardEvent) => event.key === "Escape" && state.address.pick && choose(null);
     addEventListener("keydown", close);
@@ -47,6 +47,7 @@ export function App({ live, connection, seenAt, address }: State) {
         <Status connection={connection} seenAt={seenAt} />
       </header>
       <main id="main" tabIndex={-1}>
+        {refused && <p id="refused" class="fault" role="alert">The controller sends this page no new data: {refused}. The page goes on asking.</p>}
         {live ? <Body live={live} view={address.view} /> : <section class="card" id="fabric" aria-label="Fabric"><p class="muted">Waiting for the first data from the controller.</p></section>}
       </main>
     </>

@@ -10,7 +10,7 @@ import "./style.css";
 const place = document.getElementById("app")!;
 
 drawBy(() => {
-  if (state.live) document.title = `${state.live.scenario} · Polyrhythm`;
+  if (state.live) document.title = [state.live.scenario, "Polyrhythm"].filter(Boolean).join(" · ");
   render(<App {...state} />, place);
 });
 
@@ -22,8 +22,9 @@ follow(
     state.seenAt = Date.now();
     changed();
   },
-  (connection) => {
+  (connection, refused) => {
     state.connection = connection;
+    state.refused = refused;
     changed();
   },
 );

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -28,6 +30,7 @@ from controller.northbound.history_routes import (
 )
 from controller.northbound.operations import Operations
 from controller.northbound.paging import PageStart
+from controller.wire.limits import MAX_WEB_REQUESTS
 
 pytestmark = pytest.mark.skipif(
     not CHROMIUM.exists(), reason="no browser: install Debian's chromium (apt-get install chromium)"
@@ -444,6 +447,26 @@ def test_reconnects_when_the_controller_comes_back(browser: object) -> None:
         expect(watched.page.locator("#connection")).to_contain_text("live")
         expect(watched.page.locator("#facts")).to_contain_text(f"{view(50).time_ns / 1e9:.1f} s")
         context.close()
+
+
+def test_a_page_that_is_refused_the_stream_says_why_and_goes_on_when_it_may(browser: object) -> None:
+    with running(view(0)) as server, ExitStack() as readers:
+        where = urlsplit(server.url)
+        asks = f"GET /api/v1/stream HTTP/1.1\r\nHost: {where.netloc}\r\n\r\n".encode()
+        for _ in range(MAX_WEB_REQUESTS - MAX_WEB_REQUESTS // 8):
+            reader = readers.enter_context(socket.create_connection((where.hostname, where.port)))
+            reader.sendall(asks)
+            assert reader.recv(12).endswith(b"200")
+        context = browser.new_context()
+        watched = Watched(context.new_page(), server.url)
+        expect(watched.page.get_by_role("alert")).to_contain_text("224 event streams are open")
+        expect(watched.page.locator("#connection")).to_contain_text("connecting")
+        readers.close()
+        expect(watched.page.locator("#connection")).to_contain_text("live")
+        expect(watched.page.get_by_role("alert")).to_have_count(0)
+        expect(watched.page.locator("#facts")).to_be_visible()
+        context.close()
+        assert watched.errors == []
 
 
 def test_a_controller_that_knows_little_yet_is_shown_as_such(browser: object) -> None:

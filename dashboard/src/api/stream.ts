@@ -8,9 +8,13 @@ export type Connection = "connecting" | "live" | "reconnecting";
 
 const AGAIN_MS = 2000;
 
-/** Calls `show` with each newer state, and `connected` when the connection comes or goes. */
-export function follow(show: (live: Live) => void, connected: (state: Connection) => void): void {
+/**
+ * Calls `show` with each newer state, and `connected` when the connection comes or goes; `refused` is what the
+ * controller says against a stream, "" where it says nothing.
+ */
+export function follow(show: (live: Live) => void, connected: (state: Connection, refused: string) => void): void {
   let live: Live | null = null;
+  let opened = false;
 
   const open = (): void => {
     const events = new EventSource("api/v1/stream");
@@ -18,15 +22,18 @@ export function follow(show: (live: Live) => void, connected: (state: Connection
       events.close();
       setTimeout(open, AGAIN_MS);
     };
-    let opened = false;
     events.onopen = () => {
       opened = true;
-      connected("live");
+      connected("live", "");
     };
     events.onerror = () => {
-      connected(opened ? "reconnecting" : "connecting");
-      // The browser reconnects by itself unless the answer was no stream: an error of a proxy, or of a start.
-      if (events.readyState === EventSource.CLOSED) again();
+      const state = opened ? "reconnecting" : "connecting";
+      // The browser reconnects by itself unless the answer was no stream: too many are open, or a proxy's error.
+      if (events.readyState !== EventSource.CLOSED) return connected(state, "");
+      void refusal().then((words) => {
+        connected(state, words);
+        again();
+      });
     };
     events.addEventListener("keyframe", (event) => {
       live = fromKeyframe(JSON.parse((event as MessageEvent<string>).data) as Keyframe, live);
@@ -40,4 +47,18 @@ export function follow(show: (live: Live) => void, connected: (state: Connection
   };
 
   open();
+}
+
+/** What the controller says against a stream, which an EventSource does not tell; "" where it says nothing. */
+async function refusal(): Promise<string> {
+  const stop = new AbortController();
+  try {
+    const answer = await fetch("api/v1/stream", { signal: stop.signal });
+    return answer.ok ? "" : ((await answer.json()) as { detail?: string }).detail ?? "";
+  } catch {
+    return "";
+  } finally {
+    // An answer that is a stream has no end.
+    stop.abort();
+  }
 }

@@ -10,12 +10,14 @@ export interface State {
   /** Grows with each newer state; `live` is changed in place. */
   revision: number;
   connection: Connection;
+  /** What the controller says against a stream of events; "": nothing. */
+  refused: string;
   /** Host time of the last event, in ms. */
   seenAt: number;
   address: Address;
 }
 
-export const state: State = { live: null, revision: 0, connection: "connecting", seenAt: Date.now(), address: parse(location.hash) };
+export const state: State = { live: null, revision: 0, connection: "connecting", refused: "", seenAt: Date.now(), address: parse(location.hash) };
 
 let draw: () => void = () => {};
 let due = false;
