@@ -51,7 +51,7 @@ static struct port_map *refuse(struct port_map *map, char *text, char *why, size
 {
     snprintf(why, room, "line %zu is not srcIP,dstIP=port,... with ports 49152-65535", line);
     map_free(map);
-    free(text);
+    give_back(text);
     return NULL;
 }
 
@@ -69,7 +69,7 @@ struct port_map *map_read(const char *path, char *why, size_t room)
     if (!map || !map->entries || (length && text[length - 1] != '\n')) {
         snprintf(why, room, "the last line has no end: the file is not whole");
         map_free(map);
-        free(text);
+        give_back(text);
         return NULL;
     }
     long promised = strncmp(text, HEADER, strlen(HEADER)) ? -1 : atol(text + strlen(HEADER));
@@ -86,7 +86,7 @@ struct port_map *map_read(const char *path, char *why, size_t room)
         if (!parse_line(line, &map->entries[map->count++]))
             return refuse(map, text, why, room, number);
     }
-    free(text);
+    give_back(text);
     if (promised >= 0 && (size_t)promised != map->count) {
         snprintf(why, room, "%zu entries of %ld: the file is not whole", map->count, promised);
         map_free(map);

@@ -102,8 +102,8 @@ static int parse_line(char *line, struct socket_entry *entry)
     if (!parse_ranges(fields[6], entry) || !parse_conditions(fields[7], &entry->sent) ||
         !parse_conditions(fields[8], &entry->returned))
         return 0;
-    entry->job = strdup(fields[1]);
-    return entry->job != NULL;
+    entry->job = fields[1];
+    return 1;
 }
 
 static int parse_all(struct socket_map *map, char *text, char *why, size_t room)
@@ -116,7 +116,7 @@ static int parse_all(struct socket_map *map, char *text, char *why, size_t room)
         return 0;
     }
     long promised = strncmp(text, HEADER, strlen(HEADER)) ? -1 : atol(text + strlen(HEADER));
-    map->entries = calloc(lines, sizeof *map->entries);
+    map->entries = take_memory(lines * sizeof *map->entries);
     if (!map->entries) {
         snprintf(why, room, "no memory");
         return 0;
@@ -144,12 +144,17 @@ struct socket_map *socket_map_read(const char *path, char *why, size_t room)
     char *text = read_whole(path, why, room);
     if (!text)
         return NULL;
-    struct socket_map *map = calloc(1, sizeof *map);
-    if (!map || !parse_all(map, text, why, room)) {
+    struct socket_map *map = take_memory(sizeof *map);
+    if (!map) {
+        snprintf(why, room, "no memory");
+        give_back(text);
+        return NULL;
+    }
+    map->text = text;
+    if (!parse_all(map, text, why, room)) {
         socket_map_free(map);
         map = NULL;
     }
-    free(text);
     return map;
 }
 
@@ -157,10 +162,9 @@ void socket_map_free(struct socket_map *map)
 {
     if (!map)
         return;
-    for (size_t i = 0; map->entries && i < map->count; i++)
-        free(map->entries[i].job);
-    free(map->entries);
-    free(map);
+    give_back(map->entries);
+    give_back(map->text);
+    give_back(map);
 }
 
 int entry_is_for(const struct socket_entry *entry, const char *job)
@@ -168,13 +172,34 @@ int entry_is_for(const struct socket_entry *entry, const char *job)
     return !strcmp(entry->job, "*") || !strcmp(entry->job, job);
 }
 
-int fulfils(const struct conditions *conditions, uint16_t local, uint16_t peer)
+int parities_add(struct parities *parities, const struct conditions *conditions, uint16_t peer)
 {
     for (size_t i = 0; i < conditions->count; i++) {
         const struct condition *one = &conditions->each[i];
-        int odd = __builtin_parity(local & one->local) ^ __builtin_parity(peer & one->peer);
-        if (odd != one->odd)
+        unsigned mask = one->local;
+        int odd = one->odd ^ __builtin_parity(peer & one->peer);
+        for (size_t j = 0; j < parities->count; j++)
+            if ((mask ^ parities->each[j].mask) < mask) { /* it has the highest bit of this one */
+                mask ^= parities->each[j].mask;
+                odd ^= parities->each[j].odd;
+            }
+        if (!mask && odd)
             return 0;
+        if (!mask)
+            continue;
+        size_t at = parities->count++;
+        for (; at && parities->each[at - 1].mask < mask; at--)
+            parities->each[at] = parities->each[at - 1];
+        parities->each[at].mask = (uint16_t)mask;
+        parities->each[at].odd = odd;
     }
+    return 1;
+}
+
+int fulfils(const struct parities *parities, uint16_t port)
+{
+    for (size_t i = 0; i < parities->count; i++)
+        if (__builtin_parity(port & parities->each[i].mask) != parities->each[i].odd)
+            return 0;
     return 1;
 }

@@ -12,7 +12,7 @@
 #include "abi.h"
 #include <stddef.h>
 
-enum { MOST_CONDITIONS = 40, MOST_RANGES = 16, MOST_JOB_CHARS = 1024 };
+enum { MOST_CONDITIONS = 40, MOST_RANGES = 16, MOST_JOB_CHARS = 1024, PORT_BITS = 16 };
 
 struct condition {
     uint16_t local, peer;
@@ -26,7 +26,7 @@ struct conditions {
 
 struct socket_entry {
     int protocol; /* IPPROTO_TCP or IPPROTO_UDP */
-    char *job;
+    const char *job; /* in the map's text */
     struct gid source, destination;
     unsigned index;
     int dscp; /* -1: the socket's own */
@@ -38,6 +38,7 @@ struct socket_entry {
 };
 
 struct socket_map {
+    char *text;
     size_t count;
     struct socket_entry *entries;
 };
@@ -50,7 +51,19 @@ void socket_map_free(struct socket_map *map);
 /* Whether an entry is for connections of this job. */
 int entry_is_for(const struct socket_entry *entry, const char *job);
 
-/* Whether two ports fulfil all conditions. */
-int fulfils(const struct conditions *conditions, uint16_t local, uint16_t peer);
+/* What conditions say of the local port when the peer's is known: the number of set bits in (port & mask) is odd
+ * or even. The masks have different highest bits, so some port fulfils all of them. */
+struct parities {
+    size_t count;
+    struct {
+        uint16_t mask;
+        int odd;
+    } each[PORT_BITS];
+};
+
+/* Add conditions to parities, for one port of the peer. Returns 0 if no port fulfils all of them. */
+int parities_add(struct parities *parities, const struct conditions *conditions, uint16_t peer);
+
+int fulfils(const struct parities *parities, uint16_t port);
 
 #endif

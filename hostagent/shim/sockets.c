@@ -17,25 +17,19 @@
  * append a line to for each connection and each fault; MASTER_PORT, the port of PyTorch's rendezvous, which is
  * left alone; POLYRHYTHM_SOCKET_PACE, the most bytes per second that each TCP connection sends.
  */
+#include "deferred.h"
 #include "livesockets.h"
 #include "socketstate.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #define EXPORTED __attribute__((visibility("default")))
-
-/* Linux 6.3 has the first, 4.2 the second. */
-#ifndef IP_LOCAL_PORT_RANGE
-#define IP_LOCAL_PORT_RANGE 51
-#endif
-#ifndef IP_BIND_ADDRESS_NO_PORT
-#define IP_BIND_ADDRESS_NO_PORT 24
-#endif
 
 enum { MOST_TRIES = 16, ECN_BITS = 3, REPORT_BYTES = MOST_JOB_CHARS + 256 };
 
@@ -50,15 +44,21 @@ struct plan {
 /* Where the last port was found: the next one is looked for behind it. */
 static unsigned next_port;
 
+/* Whether this process has deferred a bind: else connect need not look. */
+static int has_deferred;
+
 /* The address from which packets to `to` leave, as a socket that is bound to nothing would use. */
 static int source_of(const struct sockaddr *to, socklen_t length, struct gid *source)
 {
     uint16_t port;
+    int found = 0, cancel;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     int fd = socket(to->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return 0;
-    int found = !real.connect(fd, to, length) && named(real.getsockname, fd, source, &port);
-    close(fd);
+    if (fd >= 0) {
+        found = !real.connect(fd, to, length) && named(real.getsockname, fd, source, &port);
+        close(fd);
+    }
+    pthread_setcancelstate(cancel, NULL);
     return found;
 }
 
@@ -126,12 +126,6 @@ static int look_up(int fd, const struct sockaddr *to, socklen_t length, struct p
     return entry || reported;
 }
 
-static void set_range(int fd, unsigned low, unsigned high)
-{
-    uint32_t range = high << 16 | low;
-    setsockopt(fd, IPPROTO_IP, IP_LOCAL_PORT_RANGE, &range, sizeof range);
-}
-
 /* How many local ports the entry lets a connection take; `port` becomes number `at` of them. */
 static unsigned allowed_ports(const struct socket_entry *entry, unsigned at, uint16_t *port)
 {
@@ -154,18 +148,21 @@ static unsigned allowed_ports(const struct socket_entry *entry, unsigned at, uin
 static int connect_from(int fd, const struct sockaddr *to, socklen_t length, const struct plan *plan,
                         int both, int *tries, int *result)
 {
-    uint16_t port = 0;
+    uint16_t port = 0, peer = plan->peer.port;
+    const struct conditions *sent = &plan->entry.sent, *returned = &plan->entry.returned;
+    struct parities wanted = {0};
+    if (!parities_add(&wanted, !both && !sent->count ? returned : sent, peer) ||
+        (both && !parities_add(&wanted, returned, peer)))
+        return 0;
     unsigned count = allowed_ports(&plan->entry, 0, &port);
     unsigned own = (unsigned)getpid() * 2654435761u; /* processes begin at different ports */
     unsigned at = count ? (own + __atomic_add_fetch(&next_port, 1, __ATOMIC_RELAXED)) % count : 0;
-    const struct conditions *sent = &plan->entry.sent, *returned = &plan->entry.returned;
     for (unsigned i = 0; i < count && *tries < MOST_TRIES; i++, at = at + 1 < count ? at + 1 : 0) {
         allowed_ports(&plan->entry, at, &port);
-        if (both ? !fulfils(sent, port, plan->peer.port) || !fulfils(returned, port, plan->peer.port)
-                 : !fulfils(sent->count ? sent : returned, port, plan->peer.port))
+        if (!fulfils(&wanted, port))
             continue;
         ++*tries;
-        set_range(fd, port, port);
+        set_range(fd, (uint32_t)port << 16 | port);
         *result = real.connect(fd, to, length);
         if (!*result || (errno != EADDRNOTAVAIL && errno != EADDRINUSE && errno != EAGAIN)) {
             __atomic_store_n(&next_port, at - own, __ATOMIC_RELAXED);
@@ -185,24 +182,37 @@ static int may_choose(int fd, const struct plan *plan)
         return 0;
     if (plan->number >= MOST_ALIKE || !named(real.getsockname, fd, &address, &port) || port)
         return 0;
-    return number_option(fd, IPPROTO_IP, IP_LOCAL_PORT_RANGE) == 0;
+    return !range_of(fd) || is_deferred(fd);
 }
 
-static int connect_by_plan(int fd, const struct sockaddr *to, socklen_t length, const struct plan *plan)
+/* Try the ports of the plan, then any. */
+static int connect_from_any(int fd, const struct sockaddr *to, socklen_t length, const struct plan *plan)
 {
     int result = -1, tries = 0;
-    const struct socket_entry *entry = &plan->entry;
-    mark(fd, entry->dscp);
-    pace(fd);
-    if (!may_choose(fd, plan))
-        return real.connect(fd, to, length);
-    if (entry->sent.count && entry->returned.count && connect_from(fd, to, length, plan, 1, &tries, &result))
+    if (plan->entry.sent.count && plan->entry.returned.count &&
+        connect_from(fd, to, length, plan, 1, &tries, &result))
         return result;
     if (connect_from(fd, to, length, plan, 0, &tries, &result))
         return result;
     say("no free port to port %u of a peer after %d tries; the call runs unchanged", plan->peer.port, tries);
-    set_range(fd, 0, 0);
+    set_range(fd, 0);
     return real.connect(fd, to, length);
+}
+
+static int connect_by_plan(int fd, const struct sockaddr *to, socklen_t length, const struct plan *plan)
+{
+    mark(fd, plan->entry.dscp);
+    pace(fd);
+    if (!may_choose(fd, plan))
+        return real.connect(fd, to, length);
+    unsigned before = range_of(fd);
+    int result = connect_from_any(fd, to, length, plan), why = errno;
+    unsigned range = range_of(fd);
+    /* Else another thread has closed the socket, and this is another one, with a range of the program. */
+    if (!range || range >> 16 == (range & 0xFFFF))
+        set_range(fd, before);
+    errno = why;
+    return result;
 }
 
 /* Tell the agent the 5-tuple of a connection. An agent that is gone or too slow hears nothing. */
@@ -225,11 +235,14 @@ static void report(int fd, const struct plan *plan)
     say("connected %s", text);
     if (!reports.sun_family || length >= (int)sizeof text)
         return;
+    int cancel;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     int out = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (out < 0)
-        return;
-    sendto(out, text, (size_t)length, MSG_NOSIGNAL, (struct sockaddr *)&reports, sizeof reports);
-    close(out);
+    if (out >= 0) {
+        sendto(out, text, (size_t)length, MSG_NOSIGNAL, (struct sockaddr *)&reports, sizeof reports);
+        close(out);
+    }
+    pthread_setcancelstate(cancel, NULL);
 }
 
 EXPORTED int connect(int fd, const struct sockaddr *to, socklen_t length)
@@ -237,16 +250,15 @@ EXPORTED int connect(int fd, const struct sockaddr *to, socklen_t length)
     struct plan plan;
     struct held held;
     start_once();
-    int before = errno;
-    if (!look_up(fd, to, length, &plan)) {
-        errno = before;
-        return real.connect(fd, to, length);
-    }
-    int result = connect_by_plan(fd, to, length, &plan);
-    int why = result ? errno : before;
-    if (!result || why == EINPROGRESS || why == EINTR) {
+    int before = errno, planned = look_up(fd, to, length, &plan);
+    errno = before;
+    int result = planned ? connect_by_plan(fd, to, length, &plan) : real.connect(fd, to, length);
+    int why = result ? errno : before, under_way = !result || why == EINPROGRESS || why == EINTR;
+    if (under_way && has_deferred && is_deferred(fd))
+        forget_deferred(fd);
+    if (planned && under_way) {
         report(fd, &plan);
-    } else if (why != EISCONN && why != EALREADY) {
+    } else if (planned && why != EISCONN && why != EALREADY) {
         lock(&held);
         live_remove(fd);
         unlock(&held);
@@ -263,31 +275,26 @@ static int may_defer(int fd, const struct gid *address)
         return 0;
     lock(&held);
     refresh();
-    int known = is_any(address) ? map && map->count : knows(IPPROTO_TCP, address, 1);
+    int known = is_any(address) ? map->count != 0 : knows(IPPROTO_TCP, address, 1);
     unlock(&held);
-    return known && number_option(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT) == 0;
+    return known;
 }
 
 EXPORTED int bind(int fd, const struct sockaddr *to, socklen_t length)
 {
     struct gid address;
-    struct held held;
     uint16_t port;
-    int before = errno, yes = 1, no = 0;
     start_once();
-    if (!read_address(to, length, &address, &port) || port || !may_defer(fd, &address) ||
-        setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &yes, sizeof yes)) {
-        errno = before;
-        return real.bind(fd, to, length);
+    int before = errno, deferred = 0;
+    if (!disabled && read_address(to, length, &address, &port)) {
+        bind_now(fd); /* a second bind is an error */
+        deferred = !port && may_defer(fd, &address) && defer(fd);
     }
-    int result = real.bind(fd, to, length), why = result ? errno : before;
-    if (result) {
-        setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &no, sizeof no);
-    } else {
-        lock(&held);
-        unported_add(fd);
-        unlock(&held);
-    }
+    errno = before;
+    int result = real.bind(fd, to, length), why = errno;
+    if (deferred && result)
+        forget_deferred(fd);
+    has_deferred |= deferred;
     errno = why;
     return result;
 }
@@ -295,23 +302,12 @@ EXPORTED int bind(int fd, const struct sockaddr *to, socklen_t length)
 /* A program that asks for its port before it connects gets one, as without the shim. */
 EXPORTED int getsockname(int fd, struct sockaddr *at, socklen_t *length)
 {
-    struct sockaddr_storage bound;
-    struct held held;
     struct gid address;
-    socklen_t size = sizeof bound;
     uint16_t port;
-    int before = errno, no = 0;
     start_once();
-    if (!disabled && !real.getsockname(fd, (struct sockaddr *)&bound, &size) &&
-        read_address((struct sockaddr *)&bound, size, &address, &port) && !port) {
-        lock(&held);
-        int deferred = unported_take(fd);
-        unlock(&held);
-        if (deferred) {
-            setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &no, sizeof no);
-            real.bind(fd, (struct sockaddr *)&bound, size);
-        }
-    }
+    int before = errno;
+    if (!disabled && named(real.getsockname, fd, &address, &port) && !port)
+        bind_now(fd);
     errno = before;
     return real.getsockname(fd, at, length);
 }
@@ -324,11 +320,13 @@ EXPORTED int listen(int fd, int backlog)
     uint16_t port;
     int before = errno, dscp = -1;
     start_once();
+    if (!disabled)
+        bind_now(fd);
     if (!disabled && number_option(fd, SOL_SOCKET, SO_PROTOCOL) == IPPROTO_TCP &&
         named(real.getsockname, fd, &address, &port) && (!port || port != rendezvous)) {
         lock(&held);
         refresh();
-        for (size_t i = 0; map && i < map->count && dscp < 0; i++) {
+        for (size_t i = 0; i < map->count && dscp < 0; i++) {
             const struct socket_entry *entry = &map->entries[i];
             if (entry->protocol == IPPROTO_TCP && entry_is_for(entry, job) &&
                 !memcmp(&entry->source, &address, sizeof address))

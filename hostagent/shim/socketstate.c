@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,9 +22,10 @@
 #define PORT_RANGE_FILE "/proc/sys/net/ipv4/ip_local_port_range"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t *mutex; /* all zeros: not held */
 struct real_functions real;
-struct socket_map *map;
+static struct socket_map nothing;
+struct socket_map *map = &nothing;
 static struct stat map_seen;
 char log_path[PATH_MAX], job[MOST_JOB_CHARS + 1];
 static char map_path[PATH_MAX];
@@ -37,14 +40,27 @@ void lock(struct held *held)
     sigfillset(&all);
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &held->cancel);
     pthread_sigmask(SIG_SETMASK, &all, &held->signals);
-    pthread_mutex_lock(&mutex);
+    pthread_mutex_lock(mutex);
 }
 
 void unlock(const struct held *held)
 {
-    pthread_mutex_unlock(&mutex);
+    pthread_mutex_unlock(mutex);
     pthread_sigmask(SIG_SETMASK, &held->signals, NULL);
     pthread_setcancelstate(held->cancel, NULL);
+}
+
+/* Whether a line can be written without a signal or a wait: a pipe may have no reader, and a file that outgrows
+ * the program's limit ends the program. */
+static int may_write(int file, size_t length)
+{
+    struct stat about;
+    struct rlimit most;
+    if (fstat(file, &about) || getrlimit(RLIMIT_FSIZE, &most))
+        return 0;
+    if (S_ISREG(about.st_mode))
+        return most.rlim_cur == RLIM_INFINITY || (rlim_t)about.st_size + length <= most.rlim_cur;
+    return S_ISCHR(about.st_mode);
 }
 
 /* The log is opened for each line: the program may close every descriptor that it does not know. */
@@ -52,8 +68,8 @@ __attribute__((format(printf, 1, 2))) void say(const char *format, ...)
 {
     char line[512];
     va_list arguments;
-    int file = *log_path ? open(log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644) : -1;
-    if (file < 0)
+    int cancel;
+    if (!*log_path)
         return;
     int head = snprintf(line, sizeof line, "%d ", (int)getpid());
     va_start(arguments, format);
@@ -61,15 +77,21 @@ __attribute__((format(printf, 1, 2))) void say(const char *format, ...)
     va_end(arguments);
     length = head + (length < (int)sizeof line - head - 1 ? length : (int)sizeof line - head - 2);
     line[length++] = '\n';
-    ssize_t written = write(file, line, (size_t)length);
-    (void)written;
-    close(file);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    int file = open(log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644);
+    if (file >= 0) {
+        ssize_t written = may_write(file, (size_t)length) ? write(file, line, (size_t)length) : 0;
+        (void)written;
+        close(file);
+    }
+    pthread_setcancelstate(cancel, NULL);
 }
 
-static void in_child(void)
+/* Memory that is all zeros again in a child after a fork, however the program forks. NULL: none. */
+static void *own_memory(size_t bytes)
 {
-    pthread_mutex_init(&mutex, NULL);
-    live_clear();
+    void *made = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return made == MAP_FAILED || madvise(made, bytes, MADV_WIPEONFORK) ? NULL : made;
 }
 
 static void take_text(char *to, size_t room, const char *name, const char *otherwise)
@@ -110,13 +132,15 @@ static void start(void)
         reports.sun_family = AF_UNIX;
         memcpy(reports.sun_path, path, sizeof path);
     }
-    disabled = getauxval(AT_SECURE) != 0;
+    mutex = own_memory(sizeof *mutex);
+    live = own_memory(sizeof *live);
+    disabled = getauxval(AT_SECURE) != 0 || !mutex || !live;
     read_port_range();
-    pthread_atfork(NULL, NULL, in_child);
     errno = before;
 }
 
-void start_once(void)
+/* As the program begins: a signal handler that connects must not find this half done. */
+__attribute__((constructor)) void start_once(void)
 {
     pthread_once(&once, start);
 }
@@ -127,25 +151,24 @@ void refresh(void)
     char why[160];
     if (stat(map_path, &now))
         memset(&now, 0, sizeof now);
-    if (map && now.st_ino == map_seen.st_ino && now.st_size == map_seen.st_size &&
-        now.st_mtim.tv_sec == map_seen.st_mtim.tv_sec && now.st_mtim.tv_nsec == map_seen.st_mtim.tv_nsec)
+    if (now.st_ino == map_seen.st_ino && now.st_size == map_seen.st_size &&
+        now.st_ctim.tv_sec == map_seen.st_ctim.tv_sec && now.st_ctim.tv_nsec == map_seen.st_ctim.tv_nsec)
         return;
-    map_seen = now;
-    struct socket_map *fresh = socket_map_read(map_path, why, sizeof why);
-    if (!fresh) {
+    struct socket_map *fresh = socket_map_read(map_path, why, sizeof why), *old = map;
+    if (!fresh && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+        return; /* the next call may find a descriptor */
+    if (fresh)
+        map = fresh; /* first: a fork at any moment must leave the child a whole map */
+    else
         say("map %s refused, the last one stays: %s", map_path, why);
-        if (!map)
-            map = calloc(1, sizeof *map);
-        return;
-    }
-    struct socket_map *old = map;
-    map = fresh; /* first: a fork at any moment must leave the child a whole map */
-    socket_map_free(old);
+    map_seen = now;
+    if (fresh && old != &nothing)
+        socket_map_free(old);
 }
 
 int read_address(const struct sockaddr *from, socklen_t length, struct gid *address, uint16_t *port)
 {
-    if (from && from->sa_family == AF_INET && length >= sizeof(struct sockaddr_in)) {
+    if (from && length >= sizeof(struct sockaddr_in) && from->sa_family == AF_INET) {
         const struct sockaddr_in *ipv4 = (const struct sockaddr_in *)from;
         memset(address->raw, 0, 10);
         memset(address->raw + 10, 0xFF, 2);
@@ -153,7 +176,7 @@ int read_address(const struct sockaddr *from, socklen_t length, struct gid *addr
         *port = ntohs(ipv4->sin_port);
         return 1;
     }
-    if (from && from->sa_family == AF_INET6 && length >= offsetof(struct sockaddr_in6, sin6_scope_id)) {
+    if (from && length >= offsetof(struct sockaddr_in6, sin6_scope_id) && from->sa_family == AF_INET6) {
         const struct sockaddr_in6 *ipv6 = (const struct sockaddr_in6 *)from;
         memcpy(address->raw, &ipv6->sin6_addr, 16);
         *port = ntohs(ipv6->sin6_port);
@@ -185,7 +208,7 @@ int number_option(int fd, int level, int option)
 
 int knows(int protocol, const struct gid *address, int as_source)
 {
-    for (size_t i = 0; map && i < map->count; i++) {
+    for (size_t i = 0; i < map->count; i++) {
         const struct socket_entry *entry = &map->entries[i];
         const struct gid *of = as_source ? &entry->source : &entry->destination;
         if (entry->protocol == protocol && !memcmp(of, address, sizeof *of) && entry_is_for(entry, job))
@@ -199,7 +222,7 @@ const struct socket_entry *entry_of(int protocol, const struct gid *source, cons
 {
     unsigned count = 0;
     for (int pass = 0; pass < 2; pass++) {
-        for (size_t i = 0; map && i < map->count; i++) {
+        for (size_t i = 0; i < map->count; i++) {
             const struct socket_entry *entry = &map->entries[i];
             if (entry->protocol != protocol || !entry_is_for(entry, job) ||
                 memcmp(&entry->source, source, sizeof *source) ||

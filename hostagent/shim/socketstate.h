@@ -15,7 +15,7 @@ typedef int accept4_function(int, struct sockaddr *, socklen_t *, int);
 
 /* The C library's functions, which ours replace. */
 struct real_functions {
-connect_function *connect, *bind;
+    connect_function *connect, *bind;
     listen_function *listen;
     name_function *accept, *getsockname, *getpeername;
     accept4_function *accept4;

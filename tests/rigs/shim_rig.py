@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs shim and the tests' own libibverbs and libmlx5, compiled."""
+"""The shims and the tests' own libibverbs and libmlx5, compiled."""
 
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
@@ -13,6 +14,16 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "tests" / "data" / "verbs"
 SHIM = ROOT / "hostagent" / "shim"
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler (cc)")
+
+
+def steers() -> bool:
+    """Whether the kernel has IP_LOCAL_PORT_RANGE (Linux 6.3)."""
+    with socket.socket() as made:
+        try:
+            made.getsockopt(socket.IPPROTO_IP, 51)
+        except OSError:
+            return False
+        return True
 
 
 def compile_c(*arguments: str) -> None:

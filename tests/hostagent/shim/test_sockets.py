@@ -14,18 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shim_rig import compile_c, needs_compiler
-
-
-def steers() -> bool:
-    """Whether the kernel has IP_LOCAL_PORT_RANGE (Linux 6.3)."""
-    with socket.socket() as made:
-        try:
-            made.getsockopt(socket.IPPROTO_IP, 51)
-        except OSError:
-            return False
-        return True
-
+from shim_rig import compile_c, needs_compiler, steers
 
 pytestmark = [needs_compiler, pytest.mark.skipif(not steers(), reason="needs Linux 6.3 or newer")]
 
@@ -318,6 +307,34 @@ os.unlink(os.environ["POLYRHYTHM_SOCKET_MAP"])
 print(json.dumps([*found, dscp(connect(TO))]))
 """
     assert program.run(code) == [0, 11, 12, 0]
+
+
+def test_a_map_that_could_not_be_opened_is_read_at_the_next_call(program: Program) -> None:
+    """The program has no descriptor left, and then some."""
+    code = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+made = []
+try:
+    while True: made.append(socket.socket())
+except OSError:
+    pass
+found = []
+for each in made[:2]:
+    each.connect(TO)
+    found.append(dscp(each))
+    for other in made[-4:]: other.close()
+print(json.dumps(found))
+"""
+    assert program.run(code, f"{TCP_LINE} 0 26 41000-41099 - -\n") == [0, 26]
+
+
+def test_where_no_port_fulfils_the_conditions_the_call_runs_unchanged(program: Program) -> None:
+    """The third contradicts what follows from the others, so no port is tried."""
+    text = f"{TCP_LINE} 0 26 - 3:0:1,5:0:0,6:0:0 -\n"
+    found = program.run("made = connect(TO)\nprint(json.dumps([bool(port(made)), dscp(made)]))", text)
+    assert found == [True, 26]
+    assert "after 0 tries" in program.log.read_text()
 
 
 def test_reports_name_the_tuple_and_an_agent_that_is_gone_or_deaf_holds_nobody(program: Program) -> None:
