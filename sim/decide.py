@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from controller.model import REALIGN, TRAFFIC_CLASSES, Job, JobPlan, Plan
+from controller.model.flow_plans import path_in
 from controller.model.plan import Spreading
 from controller.planner import PlanInput, Policy, PolicyError, plan
 from controller.planner.placement import Compatibility, compatibility
@@ -151,7 +152,7 @@ def decision_for(plan: Plan, policy: Policy, job: str, flows: Sequence[str], lea
     """The decision of `plan` for `job`. The planner's shift is the start of the first flow, which is
     `lead_ps` after the start of the iteration."""
     decided = plan.jobs[job]
-    paths = {f: plan.flows[f].path for f in flows if f in plan.flows}
+    paths = {f: path_in(plan.flows, f) for f in flows}
     if decided.period_ns is None:
         schedule = FREE
     else:

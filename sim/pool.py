@@ -32,6 +32,8 @@ class EnginePool:
         self._marks = marks
         self._log = log
         self._engines: dict[tuple[str, ...], FlowEngine] = {}
+        # When a job of an engine may end first, for engines that have not moved since it was computed.
+        self._bounds: dict[tuple[str, ...], int] = {}
         self._changed: set[str] = set()
         self._stale = True
         self._ended: list[str] = []
@@ -67,6 +69,7 @@ class EnginePool:
             limit = min(until, bounds[0][0]) if bounds else until
             if limit == NEVER and engine.next_event() == NEVER:
                 continue
+            del self._bounds[key]
             ended = engine.advance(limit)
             if ended:
                 m.now = engine.now
@@ -77,7 +80,10 @@ class EnginePool:
         return []
 
     def _bound(self, key: tuple[str, ...]) -> int:
-        return self._engines[key].earliest_end([self._memory.running[n].shortest_ps for n in key])
+        if key not in self._bounds:
+            shortest = [self._memory.running[n].shortest_ps for n in key]
+            self._bounds[key] = self._engines[key].earliest_end(shortest)
+        return self._bounds[key]
 
     def _reform(self) -> None:
         """Give every component an engine. A component without a change keeps its engine."""
@@ -105,6 +111,7 @@ class EnginePool:
 
     def _close(self, key: tuple[str, ...]) -> None:
         engine = self._engines.pop(key)
+        self._bounds.pop(key, None)
         if engine.now < self._memory.now:
             # A job may end at this very moment, as another that has been reported.
             self._ended += engine.advance(self._memory.now)

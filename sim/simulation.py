@@ -294,16 +294,18 @@ class Simulation:
         for name in decided.jobs:
             if name in m.running:
                 running = m.running[name]
-                running.decision = decision_for(
-                    decided, m.decider.policy, name, running.flows, running.lead_ps
-                )
-                self._route(running)
+                decision = decision_for(decided, m.decider.policy, name, running.flows, running.lead_ps)
+                # Most plans change few jobs, and to look up all paths takes longer than to plan.
+                if decision != running.decision or running.routed_on is not m.fabric:
+                    running.decision = decision
+                    self._route(running)
 
     def _route(self, running: RunningJob) -> None:
         """Apply the decision for a job: paths (ECMP where there is no path or the path is down), class and
         schedule. If anything changed, its engine is created anew.
         """
         m, run, decided = self.memory, running.run, running.decision
+        running.routed_on = m.fabric
         to = channel_paths(self._network, m.fabric, m.decider, decided, run.program.channels)
         klass = decided.klass if decided else EQUAL_CLASS
         schedule = decided.schedule if decided else run.schedule

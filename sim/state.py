@@ -80,6 +80,7 @@ class RunningJob:
     ideal_ps: int
     flows: tuple[str, ...]
     decision: JobDecision | None = None
+    routed_on: FabricState | None = None
     load: dict[int, float] = field(default_factory=dict)
 
 

@@ -182,6 +182,19 @@ class FlowPlans(Mapping[str, FlowPlan]):
                     yield flow.name, self._path(flow, row), port
         yield from _pinned(self.others)
 
+    def path(self, name: str) -> Path | None:
+        """The path of a flow, as its `FlowPlan` has it; None for an unknown flow too."""
+        if name in self.others:
+            return self.others[name].path
+        place = self._find(name)
+        if place is None:
+            return None
+        job, index = self.jobs[place[0]], place[1]
+        flow = job.flows[index]
+        if flow.bytes_per_iteration < self.elephant_bytes or job.port[index] < 0 or job.hops[index, 0] < 0:
+            return None
+        return self._path(flow, job.hops[index].tolist())
+
     def header(self, name: str) -> tuple[int | None, int, int] | None:
         """Source port, DSCP and rate cap of a flow, as its `FlowPlan` has them; None for an unknown flow."""
         if name in self.others:
@@ -289,6 +302,13 @@ def with_dscps(flows: Mapping[str, FlowPlan], dscps: Mapping[str, tuple[int, int
 def pinned_flows(flows: Mapping[str, FlowPlan]) -> Iterator[tuple[str, Path, int]]:
     """Name, path and source port of each flow of a plan that has both, without their reasons."""
     return flows.pinned() if isinstance(flows, FlowPlans) else _pinned(flows)
+
+
+def path_in(flows: Mapping[str, FlowPlan], name: str) -> Path | None:
+    """The path of a flow of a plan, without its reason; None: it has none, or is unknown."""
+    if isinstance(flows, FlowPlans):
+        return flows.path(name)
+    return flows[name].path if name in flows else None
 
 
 def header_of(flows: Mapping[str, FlowPlan], name: str) -> tuple[int | None, int, int] | None:

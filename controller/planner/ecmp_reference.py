@@ -5,20 +5,21 @@ from __future__ import annotations
 
 import random
 import zlib
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 
 from controller.interleave.joint.evaluator import Effort, Evaluator
-from controller.interleave.joint.fluid import Floats
-from controller.interleave.joint.instance import Choice, Instance, plain
+from controller.interleave.joint.instance import Choice, plain
 from controller.planner.demand import Demands
 from controller.planner.drawn_paths import DRAWS, drawn_ways
 from controller.planner.search_instance import instance_of
 from controller.routing.cable_links import Way
 from controller.routing.paths import paths
+from topo.graph import Topology
 
 SEEN = 3
 """The draws of ECMP that an operator compares a plan with. Chosen: those of `polyrhythm paper battery`."""
@@ -37,6 +38,10 @@ class EcmpLengths:
     error: Mapping[str, float]
 
 
+_known: deque[tuple[Topology, tuple[object, ...], EcmpLengths]] = deque(maxlen=_MOST_KEPT)
+"""Topology, `EcmpReference._key` and result. Topologies are compared by identity."""
+
+
 @dataclass(frozen=True)
 class EcmpReference:
     """The iterations of the jobs under plain ECMP: all jobs on one level, no slots, no MLTCP.
@@ -50,8 +55,38 @@ class EcmpReference:
     iterations: int
 
     def lengths(self) -> EcmpLengths:
-        """The iteration of each job."""
-        draws = _draws(self._evaluator.instance, tuple(self._choices), self.iterations)
+        """The iteration of each job. Most jobs that come to a cluster, or leave it, have no flows, and then
+        the plan before has asked for the same."""
+        topology, key = self.demands.inputs.topology, self._key
+        for fabric, asked, found in tuple(_known):
+            if fabric is topology and asked == key:
+                return found
+        found = self._computed()
+        _known.appendleft((topology, key, found))
+        return found
+
+    @property
+    def _key(self) -> tuple[object, ...]:
+        """What the iterations depend on beside the topology. Profiles and flows are the same objects from
+        plan to plan, so to compare two keys is quick."""
+        x, profiles = self.demands.inputs, self.demands.profiles
+        senders = {f.job for f in self.demands.elephants}
+        return (
+            self.flows,
+            self.iterations,
+            (x.down_links, x.down_switches, x.seed, x.elephant_bytes, x.mltcp_hosts),
+            (x.policy.timing.sender, x.policy.priority.levels),
+            tuple(
+                (j.name, j.gpus, profiles[j.name], j.flows, j.pcie_link, j.pcie_bps, j.hosts)
+                for j in x.jobs
+                if j.name in senders or j.pcie_link
+            ),
+        )
+
+    def _computed(self) -> EcmpLengths:
+        evaluator = self._evaluator
+        each = [evaluator.lengths(c, _effort(k, self.iterations))[0] for k, c in enumerate(self._choices)]
+        draws = np.array(each)
         mean = draws.mean(axis=0)
         error = draws.std(axis=0, ddof=1) / mean * (1 / DRAWS + 1 / SEEN) ** 0.5
         names = [j.name for j in self._evaluator.instance.jobs]
@@ -93,12 +128,3 @@ class EcmpReference:
 
 def _effort(draw: int, iterations: int) -> Effort:
     return Effort((_FIRST_SEED + draw,), iterations)
-
-
-@lru_cache(_MOST_KEPT)
-def _draws(instance: Instance, choices: tuple[Choice, ...], iterations: int) -> Floats:
-    """The iteration of each job in ns under each draw, shape (draws, jobs). Most jobs that come to a cluster,
-    or leave it, have no flows, and then the plan before has asked for the same. Callers must not change
-    it."""
-    evaluator = Evaluator(instance)
-    return np.array([evaluator.lengths(c, _effort(k, iterations))[0] for k, c in enumerate(choices)])

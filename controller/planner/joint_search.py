@@ -114,14 +114,17 @@ class JointSearch:
     def _cost(self, iterations: int) -> int:
         """The work of a thorough evaluation of so many iterations, on the built paths, all jobs on one
         level."""
-        instance = self._on_built_paths
-        effort = replace(LIMITS.thorough, iterations=iterations)
-        return Evaluator(instance).cost(plain(instance, (0,) * len(instance.flows)), effort)
+        built, effort = self._built_evaluator, replace(LIMITS.thorough, iterations=iterations)
+        return built.cost(plain(built.instance, (0,) * len(built.instance.flows)), effort)
 
     @cached_property
     def _on_built_paths(self) -> Instance:
         ways = self.built.routing.ways
         return instance_of(self._demands, {name: (ways[name],) for name in self._flows})
+
+    @cached_property
+    def _built_evaluator(self) -> Evaluator:
+        return Evaluator(self._on_built_paths)
 
     @cached_property
     def _limits(self) -> SearchLimits:
@@ -187,8 +190,7 @@ class JointSearch:
     def _expected(self, candidate: Candidate) -> Mapping[str, Expected]:
         """What the evaluator expects of the built candidate."""
         instance, policy = self._on_built_paths, self._demands.inputs.policy
-        objective = objective_of(policy, instance.jobs, self._ecmp_lengths)
-        values = PlanValues(Evaluator(instance), objective)
+        values = PlanValues(self._built_evaluator, self._objective)
         value = values.value(choice_of(instance, candidate), self._limits.thorough)
         return expected_of(policy, instance.jobs, value.lengths, self._ecmp_lengths)
 

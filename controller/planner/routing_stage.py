@@ -11,6 +11,7 @@ import numpy as np
 
 from controller.interleave.circle import SharedLink
 from controller.interleave.link_sharing import ROUTING_WEIGHT, pair_fits
+from controller.model import Profile
 from controller.model.flow_plans import FlowPlans
 from controller.planner.ask import ask_routing
 from controller.planner.demand import Demands
@@ -114,16 +115,24 @@ class RoutingStage:
 
 @dataclass(frozen=True)
 class _TimeSharing:
-    """How much two jobs on one link slow each other down. Each pair is computed once."""
+    """How much two jobs on one link slow each other down. Each pair of profiles is computed once."""
 
     demands: Demands
-    known: dict[tuple[str, str], float] = field(default_factory=dict)
+    known: dict[tuple[int, int], float] = field(default_factory=dict)
+
+    @cached_property
+    def _kind(self) -> Mapping[str, int]:
+        """A number by job, the same for jobs with equal profiles."""
+        numbers: dict[Profile, int] = {}
+        return {name: numbers.setdefault(p, len(numbers)) for name, p in self.demands.profiles.items()}
 
     def __call__(self, a: str, b: str) -> float:
         """ROUTING_WEIGHT if the two jobs can share a link in time, else 1."""
-        key = (a, b) if a < b else (b, a)
+        if a > b:
+            a, b = b, a
+        key = self._kind[a], self._kind[b]
         if key not in self.known:
-            profiles = {j: self.demands.profiles[j] for j in key}
+            profiles = {j: self.demands.profiles[j] for j in (a, b)}
             fits = pair_fits(
                 {j: p.phases for j, p in profiles.items()}, {j: p.period_ns for j, p in profiles.items()}
             )

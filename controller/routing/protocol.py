@@ -54,7 +54,8 @@ class RoutingProblem:
     `flows` are the elephants whose source port the plan may choose or knows; `weight` of a flow is the
     highest rate of its job's profile, in bit/s, and `owner` the job. `forwarding` holds the switches'
     entries under `failures`. `previous` holds the paths in force by flow. `overlap(a, b)` says how much two
-    jobs on one link slow each other down, from 0 to 1; None: fully, whenever they share a link.
+    jobs on one link slow each other down, from 0 to 1, the same for (b, a); None: fully, whenever they share
+    a link.
     `intensities()` gives CRUX's intensity by job, from the traffic at the jobs' hosts (CRUX, section 4.1);
     `distances()` gives by job the hops of its farthest flow: 2 inside a leaf, 4 below a common spine, else 6.
     `ports` (flows,) are the source ports in force, -1: none; None: not known.
@@ -126,9 +127,8 @@ class RoutingProblem:
             return owner, None
         part = np.ones((len(names), len(names)))
         for i, a in enumerate(names):
-            for j, b in enumerate(names):
-                if i != j:
-                    part[i, j] = self.overlap(a, b)
+            for j, b in enumerate(names[:i]):
+                part[i, j] = part[j, i] = self.overlap(a, b)
         return owner, part
 
     def live(self, choice: Ints, fabric: Fabric) -> bool:

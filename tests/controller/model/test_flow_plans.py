@@ -18,6 +18,7 @@ from controller.model.flow_plans import (
     JobFlows,
     flows_of_job,
     header_of,
+    path_in,
     pinned_flows,
     with_dscps,
     with_flows,
@@ -68,6 +69,8 @@ def test_columns_say_what_the_flows_say(flows: FlowPlans) -> None:
     assert all(name in flows for name in plain)
     assert "a/none" not in flows
     assert header_of(flows, "none") is None
+    assert [path_in(flows, name) for name in plain] == [path_in(plain, name) for name in plain]
+    assert path_in(flows, "none") is path_in(plain, "none") is None
     with pytest.raises(KeyError):
         flows["a/none"]
     again = pickle.loads(pickle.dumps(flows))

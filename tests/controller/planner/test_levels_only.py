@@ -20,7 +20,7 @@ from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance
 from controller.interleave.joint.known_groups import KnownGroups
 from controller.model import Flow, Job, Phase, Plan, Profile
 from controller.planner import POLICIES, PlanInput, plan
-from controller.planner.ecmp_reference import _draws
+from controller.planner.ecmp_reference import _known
 from controller.planner.loop.known_searches import KnownSearches
 from controller.planner.loop.search import SearchLimits, SearchResult, solve_levels
 from sim.cluster import JobRequest, machines
@@ -266,7 +266,7 @@ def test_a_change_in_one_half_computes_less_of_the_other(seed: int, monkeypatch:
         for groups in (anew, kept):
             # Whole results that are known would hide what is computed of them.
             monkeypatch.setattr("controller.planner.levels_only.KNOWN_SEARCHES", KnownSearches())
-            _draws.cache_clear()
+            _known.clear()
             monkeypatch.setattr(evaluators, "KNOWN", groups)
             made.append(plan(now))
         before = made[-1]
