@@ -11,7 +11,7 @@ from controller.interleave.timing import FREE_CHOICE
 from controller.model import TRAFFIC_CLASSES
 from controller.planner.candidate import Candidate
 from controller.planner.demand import Demands
-from controller.routing.cable_links import Way
+from controller.routing.cable_links import Way, cable_rates
 from controller.wire.senders import uses_mltcp
 
 JITTER = 0.01
@@ -58,7 +58,10 @@ def instance_of(demands: Demands, candidates: Mapping[str, Sequence[Way]]) -> In
     )
     levels = min(policy.priority.levels, len(TRAFFIC_CLASSES.levels))
     rates = tuple(demands.rates.values())
-    return Instance(jobs, rates, JITTER, levels, SLOWEST, SHARES, slots_move=True)
+    switches, cables = demands.inputs.topology.switch, cable_rates(demands.inputs.topology)
+    # Packets wait in a queue of the fabric where a switch sends. A NIC sends from its queue pairs in turn.
+    queues = tuple(link[0] in switches or link in cables for link in demands.rates)
+    return Instance(jobs, rates, JITTER, levels, SLOWEST, SHARES, slots_move=True, queues=queues)
 
 
 def choice_of(instance: Instance, candidate: Candidate) -> Choice:

@@ -22,7 +22,8 @@ def random_instance(rng: random.Random, count: int, jitter: float = 0.02) -> Ins
             for part in (1.0, 1.0, 0.5)[: rng.randint(1, 3)]
         )
         players.append(JointJob(f"j{i}", float(rng.randint(1, 4)), steps, flows))
-    return Instance(tuple(players), (50 * G,) * 5, jitter, slots_move=count % 2 == 0)
+    queues = (True, True, True, True, False) if count % 3 else ()
+    return Instance(tuple(players), (50 * G,) * 5, jitter, slots_move=count % 2 == 0, queues=queues)
 
 
 def random_choice(rng: random.Random, instance: Instance) -> Choice:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Max-min fair rates of streams of one level, by weight: the plain reference of the compiled kernel's."""
+"""Rates of streams of one level, by weight: the plain reference of the compiled kernel's.
+
+They are max-min fair, but for streams that wait in more than one queue of the fabric."""
 
 from __future__ import annotations
 
@@ -8,6 +10,9 @@ from collections.abc import Sequence
 
 FULL = 1e-12
 """Shares of links that differ by this part are the same: they come from sums in another order."""
+EMPTY_TRIP = 25 / 40
+"""The round trip through empty queues, in the time in which a sender at line rate fills its window
+(`hostagent.nic.dcqcn`: 25 of 40 packets)."""
 
 
 def fair_rates(
@@ -16,18 +21,66 @@ def fair_rates(
     weights: Sequence[float],
     caps: Sequence[float],
     links: Sequence[Sequence[int]],
+    queues: Sequence[bool] = (),
 ) -> list[float]:
     """The rate of one flow of each stream, in the unit of `room`: what each link carries.
 
-    By stream: its number of `flows`, the `weights` and `caps` of one flow, and its `links`.
+    By stream: its number of `flows`, the `weights` and `caps` of one flow, and its `links`. By link: whether
+    packets that want it wait in a queue of the fabric (`queues`; empty: none do).
 
     Each flow rises in proportion to its weight until its cap or a full link stops it. A link that carries all
     caps stops nobody. A link that is the first to stop each of its streams is filled by them, whatever
     happens on other links. So streams depend on each other only through links that do not carry all caps, to
     the last bit.
+
+    A window of packets makes a round trip through all queues on its path. So a flow through two full queues
+    gets less than one that waits in one of them only, and a flow through three still less; marks add up in
+    the same way (DCQCN's multi-bottleneck case: Zhu et al., SIGCOMM 2015). With 1 / share as the round trip
+    through one queue, this multiplies the weight of such a flow by `behind`.
     """
     narrow = _narrow(room, flows, caps, links)
+    rates, shares, alone = _filled(room, flows, weights, caps, narrow, queues)
+    lower, fewer = list(weights), False
+    for s, own in enumerate(narrow):
+        full = [shares[k] for k in own if alone[k]]
+        if len(full) > 1:
+            least, trips = math.inf, 0.0
+            for share in full:
+                least = min(least, share)
+                trips += queued(share, caps[s])
+            part = behind(least, trips - queued(least, caps[s]), rates[s] / weights[s])
+            lower[s] *= part
+            fewer |= part < 1
+    return _filled(room, flows, lower, caps, narrow, queues)[0] if fewer else rates
+
+
+def queued(share: float, cap: float) -> float:
+    """What a full queue adds to the round trip of a flow of line rate `cap`, where flows that wait in no
+    other queue get `share`. The unit is the time in which a window is sent at the rate 1.
+    """
+    return max(0.0, 1 / share - EMPTY_TRIP / cap)
+
+
+def behind(least: float, others: float, water: float) -> float:
+    """By what the weight of a flow is multiplied that waits in several queues. `least` is the smallest share
+    of their flows, `others` the sum of `queued` over the other queues, `water` its own rate by its weight
+    without this. Not above 1.
+    """
+    return min(1.0, 1 / ((1 / least + others) * water)) if water > 0 else 1.0
+
+
+def _filled(
+    room: Sequence[float],
+    flows: Sequence[float],
+    weights: Sequence[float],
+    caps: Sequence[float],
+    narrow: Sequence[Sequence[int]],
+    queues: Sequence[bool],
+) -> tuple[list[float], list[float], list[bool]]:
+    """Max-min fair rates by stream. By link: the share at which it was filled, and whether it is a queue that
+    alone stops some stream: where all streams of a link are stopped by another one too, no queue grows."""
     free, rates, rising = list(room), [0.0] * len(flows), list(range(len(flows)))
+    shares, alone = [math.inf] * len(room), [False] * len(room)
     while rising:
         asked = [0.0] * len(room)
         for s in rising:
@@ -41,14 +94,20 @@ def fair_rates(
                 lowest[k] = min(lowest[k], water[s])
         still = []
         for s in rising:
-            if water[s] < caps[s] / weights[s] and all(lowest[k] < share[k] * (1 - FULL) for k in narrow[s]):
+            full = [k for k in narrow[s] if lowest[k] >= share[k] * (1 - FULL)]
+            capped = water[s] >= caps[s] / weights[s]
+            if not capped and not full:
                 still.append(s)
                 continue
             rates[s] = weights[s] * water[s]
+            waits = [k for k in full if queues and queues[k] and share[k] > 0]
+            for k in waits:
+                shares[k] = share[k]
+                alone[k] = alone[k] or (not capped and len(waits) == 1)
             for k in narrow[s]:
                 free[k] = max(0.0, free[k] - flows[s] * rates[s])
         rising = still
-    return rates
+    return rates, shares, alone
 
 
 def room_below(

@@ -43,7 +43,7 @@ class FluidArrays(NamedTuple):
     it begins more than `gap` after it (TOUCH of its period included), all slots of its `slot_set` move later
     (`later_by`). The first iteration of a run waits for its slot. By step: `up`, `rate`, `compute`. By
     stream: `job`, `flows`, `relative_size`, and its links, `at[s]` to `at[s + 1]` of `link`. By link:
-    `capacity`.
+    `capacity`, and `queues` as in `Instance`.
     """
 
     first: Ints
@@ -61,6 +61,7 @@ class FluidArrays(NamedTuple):
     at: Ints
     link: Ints
     capacity: Floats
+    queues: NDArray[np.bool_]
     jitter: float
     slope: float
     intercept: float
@@ -103,6 +104,7 @@ def fluid_arrays(
         at=np.cumsum([0, *(len(s.links) for s in group.streams)]).astype(np.int64),
         link=np.array([number[k] for s in group.streams for k in s.links], dtype=np.int64),
         capacity=np.array([instance.capacity_bps[k] / 1e9 for k in links], dtype=np.float64),
+        queues=np.array([bool(instance.queues) and instance.queues[k] for k in links], dtype=np.bool_),
         jitter=instance.jitter,
         slope=instance.mltcp[0],
         intercept=instance.mltcp[1],
@@ -200,6 +202,7 @@ class _PlainFluid:
         link: list[int] = arrays.link.tolist()
         self._links = [link[a:b] for a, b in pairwise(at)]
         self._capacity: list[float] = arrays.capacity.tolist()
+        self._queues: list[bool] = arrays.queues.tolist()
         self._own: list[list[int]] = [[] for _ in self._period]
         for s, j in enumerate(self._job):
             self._own[j].append(s)
@@ -333,7 +336,7 @@ class _PlainFluid:
             weights = [self._weight(s) for s in level]
             caps = [self._steps[j][self._runners[j].step][1] for j in (self._job[s] for s in level)]
             flows, links = [self._flows[s] for s in level], [self._links[s] for s in level]
-            found = fair_rates(room, flows, weights, caps, links)
+            found = fair_rates(room, flows, weights, caps, links, self._queues)
             for s, rate in zip(level, found, strict=True):
                 rates[s] = rate
             room = room_below(room, flows, found, links)

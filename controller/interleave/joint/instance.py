@@ -78,7 +78,9 @@ class Instance:
     sender uses MLTCP has the weight F(r) = slope r + intercept, where `mltcp` is (slope, intercept); the
     weight of the others is 1. With `slots_move` slots follow the rules of a live controller
     (`controller.interleave.slot_tolerance`); else they stay, and an iteration that is later than REALIGN
-    waits for its next slot, as in the simulator."""
+    waits for its next slot, as in the simulator. `queues` says of each link whether packets that want it wait
+    in a queue of the fabric, and not in their NIC; empty: none do.
+    """
 
     jobs: tuple[JointJob, ...]
     capacity_bps: tuple[int, ...]
@@ -88,6 +90,7 @@ class Instance:
     mltcp: tuple[float, float] = (SLOPE, INTERCEPT)
     longest_ns: tuple[float, ...] = ()
     slots_move: bool = False
+    queues: tuple[bool, ...] = ()
 
     def longest_period(self, job: int) -> float:
         """The longest period in ns that job number `job` may be scheduled with."""

@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from controller.interleave.joint import fair_rates
 from controller.interleave.joint.fair_rates import FULL
 from controller.interleave.joint.fluid import DONE_BITS, STAIRS, FluidArrays
 from controller.interleave.joint.kernel_state import FluidState, inlined
+
+_queued = inlined(fair_rates.queued)
+_behind = inlined(fair_rates.behind)
 
 
 @inlined
@@ -56,8 +60,9 @@ def _touch(x: FluidArrays, y: FluidState, s: int, links: int) -> int:
 
 
 @inlined
-def _fill(x: FluidArrays, y: FluidState, level: int, streams: int, links: int, now: float) -> int:
-    """`fair_rates` for the first so many of `rising` and the first so many `touched` links of a level.
+def _fill(x: FluidArrays, y: FluidState, level: int, streams: int, links: int, weighted: bool) -> int:
+    """`fair_rates._filled` for the first so many of `rising` and the first so many `touched` links of a
+    level, into `found`, `filled` and `alone`. `weighted`: some weights are not 1.
 
     Returns the work, in the unit of PIECE.
     """
@@ -70,15 +75,11 @@ def _fill(x: FluidArrays, y: FluidState, level: int, streams: int, links: int, n
         asked[k] = 0.0
         share[k] = np.inf
         lowest[k] = -np.inf
+        y.alone[k] = False
         narrow[size] = k
         size += y.stops[level, k]
-    weighted = False
     for i in range(streams):
         s = rising[i]
-        mltcp = x.mltcp[x.job[s]]
-        weight[s] = x.slope * (y.stair[s] + 0.5) / STAIRS + x.intercept if mltcp else 1.0
-        cap[s] = y.fastest[x.job[s]] / weight[s]
-        weighted |= mltcp
         for n in range(x.at[s], x.at[s + 1]):
             asked[x.link[n]] += x.flows[s] * weight[s]
     work, left = links, streams
@@ -99,20 +100,25 @@ def _fill(x: FluidArrays, y: FluidState, level: int, streams: int, links: int, n
         stay = 0
         for i in range(left):
             s = rising[i]
-            stops = water[s] >= cap[s]
+            capped = water[s] >= cap[s]
+            stops, waits, last = capped, 0, 0
             for n in range(x.at[s], x.at[s + 1]):
                 k = x.link[n]
-                stops |= lowest[k] >= share[k] * (1 - FULL)
+                if lowest[k] >= share[k] * (1 - FULL):
+                    stops = True
+                    if x.queues[k] and share[k] > 0:
+                        y.filled[k] = share[k]
+                        waits += 1
+                        last = k
             if stops:
+                if waits == 1 and not capped:
+                    y.alone[last] = True
                 rate = weight[s] * water[s]
+                y.found[s] = rate
                 for n in range(x.at[s], x.at[s + 1]):
                     k = x.link[n]
                     free[k] = max(0.0, free[k] - x.flows[s] * rate)
                     asked[k] -= x.flows[s]
-                if rate != y.rate[s]:
-                    settle(y, s, now)
-                    y.rate[s] = rate
-                    look_ahead(x, y, s)
             else:
                 rising[stay] = s
                 stay += 1
@@ -125,6 +131,48 @@ def _fill(x: FluidArrays, y: FluidState, level: int, streams: int, links: int, n
                 s = rising[i]
                 for n in range(x.at[s], x.at[s + 1]):
                     asked[x.link[n]] += x.flows[s] * weight[s]
+    return work
+
+
+@inlined
+def _fair(x: FluidArrays, y: FluidState, level: int, streams: int, links: int, now: float) -> int:
+    """Give the first so many of `rising` their `fair_rates` on the first so many `touched` links of a level.
+
+    Returns the work, in the unit of PIECE.
+    """
+    weighted = False
+    for i in range(streams):
+        s = y.again[i] = y.rising[i]
+        mltcp = x.mltcp[x.job[s]]
+        y.weight[s] = x.slope * (y.stair[s] + 0.5) / STAIRS + x.intercept if mltcp else 1.0
+        y.cap[s] = y.fastest[x.job[s]] / y.weight[s]
+        weighted |= mltcp
+    work = _fill(x, y, level, streams, links, weighted)
+    lower = False
+    for i in range(streams):
+        s = y.again[i]
+        full, least, trips, cap = 0, np.inf, 0.0, y.fastest[x.job[s]]
+        for n in range(x.at[s], x.at[s + 1]):
+            k = x.link[n]
+            if y.alone[k]:
+                full += 1
+                least = min(least, y.filled[k])
+                trips += _queued(y.filled[k], cap)
+        if full > 1:
+            part = _behind(least, trips - _queued(least, cap), y.found[s] / y.weight[s])
+            lower |= part < 1.0
+            y.weight[s] *= part
+            y.cap[s] = cap / y.weight[s]
+    if lower:
+        for i in range(streams):
+            y.rising[i] = y.again[i]
+        work += _fill(x, y, level, streams, links, True)
+    for i in range(streams):
+        s = y.again[i]
+        if y.found[s] != y.rate[s]:
+            settle(y, s, now)
+            y.rate[s] = y.found[s]
+            look_ahead(x, y, s)
     return work
 
 
@@ -171,7 +219,7 @@ def set_rates(x: FluidArrays, y: FluidState, now: float) -> int:
                 rising[streams] = s
                 streams += met[s]
                 met[s] = False
-            work += _fill(x, y, level, streams, links, now)
+            work += _fair(x, y, level, streams, links, now)
             stay = 0
             for i in range(links):
                 k = touched[i]

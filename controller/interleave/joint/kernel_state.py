@@ -86,6 +86,10 @@ class FluidState(NamedTuple):
     asked: Floats
     share: Floats
     lowest: Floats
+    again: Ints
+    found: Floats
+    filled: Floats
+    alone: Bools
     at: Floats
 
 
@@ -180,5 +184,9 @@ def started(x: FluidArrays, starts: Floats) -> FluidState:
         np.zeros(links),
         np.zeros(links),
         np.zeros(links),
+        np.zeros(streams + 1, dtype=np.int64),
+        np.zeros(streams),
+        np.zeros(links),
+        np.zeros(links, dtype=np.bool_),
         np.zeros(1),
     )

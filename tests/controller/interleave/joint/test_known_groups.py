@@ -32,8 +32,9 @@ def beside(instance: Instance, choice: Choice) -> tuple[Instance, Choice]:
     link = len(instance.capacity_bps)
     job = replace(instance.jobs[0], name="one more", flows=(JointFlow(1.0, ((link,),)),) * 2)
     rate = max(step.rate_bps for step in job.steps)
+    capacity, queues = (*instance.capacity_bps, rate), instance.queues and (*instance.queues, True)
     return (
-        replace(instance, jobs=(*instance.jobs, job), capacity_bps=(*instance.capacity_bps, rate)),
+        replace(instance, jobs=(*instance.jobs, job), capacity_bps=capacity, queues=queues),
         Choice(
             (*choice.path_choice, 0, 0),
             (*choice.level, 0),
@@ -82,7 +83,7 @@ def test_every_number_of_a_group_is_part_of_its_key() -> None:
     keys = {key_of(arrays, salts, starts, 9.0), key_of(arrays, salts, starts, 9.5)}
     keys |= {key_of(arrays, salts + 1, starts, 9.0), key_of(arrays, salts, starts + 1, 9.0)}
     for name, value in arrays._asdict().items():
-        more = ~value if name == "mltcp" else value + 1
+        more = ~value if name in ("mltcp", "queues") else value + 1
         keys.add(key_of(arrays._replace(**{name: more}), salts, starts, 9.0))
     infinite = sum(bool(np.isinf(value).all()) for value in arrays)
     assert len(keys) == 4 + len(arrays) - infinite
