@@ -152,7 +152,7 @@ class _Builder:
         if event.tag not in (None, "!", default):
             raise TextError(line, f"{self._path()}a value of type {event.tag}; legal: plain tables and lists")
         if len(self.stack) == MAX_DEPTH:
-            raise TextError(line, f"nested deeper than {MAX_DEPTH} levels")
+            raise TextError(line, _TOO_DEEP)
         self.stack.append(_Open(value, event.anchor, self.count))
 
     def _close(self) -> None:
@@ -189,6 +189,11 @@ def parse(text: str, max_values: int) -> Any:
     return _built(text, max_values, lambda loc, line: None)
 
 
+_TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
+_PARSER_LIMIT = "maximum nesting depth"
+"""What PyYAML says from 6.0.4 on, which has a limit of its own."""
+
+
 def positions(text: str, max_values: int) -> Iterator[Position]:
     """The path and line of every value of a YAML text that `parse` has read."""
     found: list[Position] = []
@@ -201,12 +206,13 @@ def _built(text: str, max_values: int, report: Callable[[Loc, int], None]) -> An
         return _Builder(text, max_values, report).build()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 1
-        raise TextError(line, f"not YAML: {error.problem or error.context}") from None
+        line, problem = mark.line + 1 if mark else 1, str(error.problem or error.context)
+        raise TextError(line, _TOO_DEEP if _PARSER_LIMIT in problem else f"not YAML: {problem}") from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1 if isinstance(error.position, int) else 1
         raise TextError(line, f"not YAML: {error.reason}") from None
     except yaml.YAMLError as error:
-        raise TextError(1, f"not YAML: {str(error).splitlines()[0]}") from None
+        problem = str(error).splitlines()[0]
+        raise TextError(1, _TOO_DEEP if _PARSER_LIMIT in problem else f"not YAML: {problem}") from None
     except RecursionError:
-        raise TextError(1, f"nested deeper than {MAX_DEPTH} levels") from None
+        raise TextError(1, _TOO_DEEP) from None
