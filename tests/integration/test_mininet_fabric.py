@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -228,12 +227,11 @@ def _state(pid: int) -> str:
 def test_nothing_is_left_however_it_ends(how: signal.Signals | None, scenario: Path) -> None:
     before = subprocess.run(["ip", "-br", "link"], capture_output=True, text=True, check=True).stdout
     process = subprocess.Popen(
-        polyrhythm("emulation", str(scenario)),
+        # A shell starts background processes, as this test may be one, with Ctrl-C ignored.
+        ["env", "--default-signal=INT", *polyrhythm("emulation", str(scenario))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        # A shell starts background processes, as this test may be one, with Ctrl-C ignored.
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     assert process.stdout is not None
     assert process.stdin is not None
