@@ -51,8 +51,12 @@ class ControllerStatus:
 
     def readiness(self) -> Readiness:
         """What is not ready now."""
+        not_ready = tuple(self._missing())
+        if not not_ready:
+            # Who has this answer asks for jobs and plans, perhaps before the first view is due.
+            self._control_loop.outdate_views()
         return Readiness(
-            not_ready=tuple(self._missing()),
+            not_ready=not_ready,
             switches=len(self._fleet.clients),
             hosts=len(self._hosts),
             agents_needed=min(self._agents_needed, len(self._hosts)),

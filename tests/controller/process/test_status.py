@@ -5,9 +5,13 @@ import json
 import sqlite3
 import urllib.error
 import urllib.request
+from types import SimpleNamespace
 
 from control_rig import PATIENCE_S, eventually, job, join_message
 from silent_proxy import SilentProxy
+
+from controller.process.status import ControllerStatus
+from topo.generate import leaf_spine
 
 
 def asked(controller, path):
@@ -76,3 +80,19 @@ def test_fewer_agents_may_be_needed(fabric, start_controller):
     controller = start_controller(fabric.description(), "--agents-needed", "0")
     eventually(lambda: asked(controller, "readyz")[0] == 200, "ready without agents")
     assert asked(controller, "readyz")[1]["agents"] == {"ready": 0, "needed": 0, "of": 4}
+
+
+def test_who_hears_that_all_is_ready_sees_the_present_state_next():
+    """On a busy machine the first view came after the answer, and a restored job was not in it yet."""
+    topology = leaf_spine(1, 0, 2, host_bps=10**9, fabric_bps=10**9)
+    outdated = []
+    loop = SimpleNamespace(
+        progress=SimpleNamespace(plan_failure=""), outdate_views=lambda: outdated.append(True)
+    )
+    fleet, agents = SimpleNamespace(clients={}, not_ready=dict), SimpleNamespace(connected={"h1"})
+    status = ControllerStatus(topology, loop, fleet, agents)
+    assert [n.name for n in status.readiness().not_ready] == ["h2"]
+    assert not outdated
+    agents.connected.add("h2")
+    assert not status.readiness().not_ready
+    assert outdated
