@@ -8,17 +8,15 @@ evaluates changes of them, and makes a new candidate of the best.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from controller.interleave.joint.evaluator import Effort, Evaluator
 from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance, plain
 from controller.interleave.joint.timings import rotation_cache_of
-from controller.interleave.link_sharing import SLACK, SLOT_SCORE, contended
 from controller.interleave.slot_schedule import RotationCache
 from controller.kernel import available
-from controller.model import Phase
 from controller.planner.candidate import Candidate, Expected, PathsAndShifts
 from controller.planner.demand import Demands
 from controller.planner.drawn_paths import drawn_ways
@@ -33,7 +31,7 @@ from controller.planner.priority_stage import assign_levels
 from controller.planner.reasons import search_reason
 from controller.planner.routing_stage import RoutingStage
 from controller.planner.search_instance import JITTER, choice_of, instance_of, previous_choice
-from controller.planner.searched_slots import searched_schedule, slots_score
+from controller.planner.searched_slots import searched_schedule, tight
 from controller.planner.starting_points import StartingPoint, starting_points
 from controller.planner.time_shifts import TimeShifts
 from controller.routing.assign import Assignment, free_port
@@ -135,8 +133,26 @@ class JointSearch:
 
     @cached_property
     def start(self) -> Candidate:
-        """The built candidate with its levels."""
-        return self.built.with_levels()
+        """The built candidate with its levels.
+
+        Slots keep jobs apart, so these jobs need no order, and get one level. If a burst of one lasts longer
+        than its profile says, it meets the next one: on equal levels both are a little late, on a lower level
+        it would wait for the whole burst and lose its slot, period after period.
+        """
+        found = self.built.with_levels()
+        if not self._demands.inputs.policy.joint_search:
+            return found
+        return replace(found, priorities=found.priorities.on_one_level(self._apart_in_time))
+
+    @property
+    def _apart_in_time(self) -> Iterable[list[str]]:
+        """Jobs that keep step with one another and overlap with no job."""
+        overlapping = self.built.shifts.overlapping_jobs
+        groups: dict[int, list[str]] = defaultdict(list)
+        for name, slot in self.built.shifts.schedule.slots.items():
+            if not overlapping.get(name):
+                groups[slot.group].append(name)
+        return groups.values()
 
     def chosen(self) -> Candidate:
         """The best candidate.
@@ -196,19 +212,8 @@ class JointSearch:
 
     @cached_property
     def _tight(self) -> bool:
-        """Whether jobs that share a link in time leave no gaps there: they would overlap if each phase were
-        longer by JITTER of its period at both ends."""
-        slots = self.built.shifts.schedule.slots
-        for link in self.built.routing.shared:
-            periods = {j: slots[j].period_ns for j in link.demands if j in slots}
-            if len(periods) < 2 or not contended(link, SLACK):
-                continue
-            more = {j: round(2 * JITTER * t) for j, t in periods.items()}
-            demands = {j: _longer(link.demands[j], more[j], t) for j, t in periods.items()}
-            shifts = {j: slots[j].shift_ns - more[j] // 2 for j in periods}
-            if slots_score(replace(link, demands=demands), slots, shifts) < SLOT_SCORE:
-                return True
-        return False
+        """Whether jobs that share a link in time would overlap with a little jitter."""
+        return tight(self.built.routing.shared, self.built.shifts.schedule.slots, JITTER)
 
     @cached_property
     def found(self) -> SearchResult | None:
@@ -407,12 +412,6 @@ class JointSearch:
                 used[ends].add(port)
             result[name] = Assignment(path, port, kept, "")
         return {f.name: result[f.name] for f in self._demands.elephants if f.name in result}
-
-
-def _longer(phases: Sequence[Phase], by: int, period: int) -> tuple[Phase, ...]:
-    """The phases, each ending `by` ns later, but not after the start of the next phase."""
-    until = [p.start_ns for p in phases[1:]] + [period]
-    return tuple(replace(p, end_ns=min(p.end_ns + by, t)) for p, t in zip(phases, until, strict=True))
 
 
 def _most_cost() -> int:

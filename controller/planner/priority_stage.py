@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from controller.model import TRAFFIC_CLASSES
@@ -46,6 +46,14 @@ class PriorityStage:
         their levels do not follow from the order, and the reason of the levels before no longer holds."""
         exceptions = self.levels.exceptions | level.keys()
         return replace(self, levels=Levels({**self.levels.level, **level}, "", exceptions))
+
+    def on_one_level(self, sets: Iterable[Iterable[str]]) -> PriorityStage:
+        """The same, with the jobs of each set on the highest of their levels."""
+        level = dict(self.levels.level)
+        for jobs in sets:
+            names = tuple(jobs)
+            level |= dict.fromkeys(names, min(level[name] for name in names))
+        return replace(self, levels=replace(self.levels, level=level))
 
 
 def rank_jobs(demands: Demands, routing: RoutingStage) -> JobOrder:

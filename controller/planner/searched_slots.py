@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The slots that the joint search chose, as a schedule, and CASSINI's score of links under slots."""
+"""The slots that the joint search chose, as a schedule; CASSINI's score and the gaps of links under slots."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from controller.interleave.affinity import LinkFit
 from controller.interleave.circle import SharedLink, random_score
 from controller.interleave.joint.instance import UNSCHEDULED, JobTiming
-from controller.interleave.link_sharing import SLACK, contended
+from controller.interleave.link_sharing import SLACK, SLOT_SCORE, contended
 from controller.interleave.period import repeat_soon
 from controller.interleave.slot_schedule import JobSlot, SlotSchedule
+from controller.model import Phase
 from controller.planner.time_shifts import only
 
 
@@ -57,3 +59,25 @@ def slots_score(link: SharedLink, slots: Mapping[str, JobSlot], shifts: Mapping[
         groups[slots[job].group][job] = shifts[job]
     periods = {job: slots[job].period_ns for job in link.demands}
     return random_score(link, periods, list(groups.values()), slack=SLACK)
+
+
+def tight(shared: Sequence[SharedLink], slots: Mapping[str, JobSlot], jitter: float) -> bool:
+    """Whether jobs that share a link in time leave no gaps there: they would overlap if each phase were
+    longer by the part `jitter` of its period at both ends.
+    """
+    for link in shared:
+        periods = {j: slots[j].period_ns for j in link.demands if j in slots}
+        if len(periods) < 2 or not contended(link, SLACK):
+            continue
+        more = {j: round(2 * jitter * t) for j, t in periods.items()}
+        demands = {j: _longer(link.demands[j], more[j], t) for j, t in periods.items()}
+        shifts = {j: slots[j].shift_ns - more[j] // 2 for j in periods}
+        if slots_score(replace(link, demands=demands), slots, shifts) < SLOT_SCORE:
+            return True
+    return False
+
+
+def _longer(phases: Sequence[Phase], by: int, period: int) -> tuple[Phase, ...]:
+    """The phases, each ending `by` ns later, but not after the start of the next phase."""
+    until = [p.start_ns for p in phases[1:]] + [period]
+    return tuple(replace(p, end_ns=min(p.end_ns + by, t)) for p, t in zip(phases, until, strict=True))

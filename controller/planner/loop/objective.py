@@ -49,6 +49,9 @@ about as much. Chosen."""
 _MISSED = 0.02
 """A job that takes longer than its slots' period by this part does not keep them: all slots move later again
 and again. Chosen: more than jitter costs."""
+_LOST = 0.5
+"""A job loses most of a period if its iterations are longer than its slots' period by this part. Chosen:
+slots that move later, so that all jobs keep them, cost less."""
 MISSED_COST = 0.05
 """A plan in which jobs do not keep their slots must gain this part of the utilisation. Chosen: where the
 battery's plans of this kind were to gain less, packets confirmed no gain, and made twins unequal."""
@@ -67,7 +70,8 @@ class PlanValue:
     the part by which the worst job exceeds its limit, `twin_gap` the part by which twins are farther apart
     than allowed; both are 0 if there is none. `worst` is the largest ratio of a job's iteration to its
     reference. `unlike` counts the sets of twins that the plan treats in several ways, `missing` the jobs that
-    do not keep their slots. `limits` are the longest iterations by job in ns that this plan may have: the
+    do not keep their slots, `delicate` those that lose most of a period if all bursts are a little longer
+    than their profiles say. `limits` are the longest iterations by job in ns that this plan may have: the
     shorter the less sure they are; empty if there are none.
     """
 
@@ -78,6 +82,7 @@ class PlanValue:
     worst: float = 0.0
     unlike: int = 0
     missing: int = 0
+    delicate: int = 0
     limits: tuple[float, ...] = ()
 
     @property
@@ -113,11 +118,11 @@ class PlanValue:
         return (max(breach, gap) if breach else 0), gap
 
     @property
-    def among_near(self) -> tuple[int, int, int]:
+    def among_near(self) -> tuple[int, int, int, int]:
         """Which of several plans of nearly the same utilisation is better: the one in which more jobs keep
-        their slots, then whose worst-off job is better off, then that treats fewer twins in several ways. The
-        smaller is better."""
-        return self.missing, round(self.worst / _STEP), self.unlike
+        their slots, also with longer bursts, then whose worst-off job is better off, then that treats fewer
+        twins in several ways. The smaller is better."""
+        return self.missing, self.delicate, round(self.worst / _STEP), self.unlike
 
 
 def _steps(excess: float) -> int:
@@ -239,6 +244,14 @@ def _missing(choice: Choice | None, expected: Sequence[float]) -> list[bool]:
     ]
 
 
+def delicate_jobs(choice: Choice, lengths: Sequence[float]) -> int:
+    """How many jobs with slots have iterations of `lengths` in ns that lose most of a period."""
+    return sum(
+        timing != UNSCHEDULED and ns > timing[0] * (1 + _LOST)
+        for timing, ns in zip(choice.timings, lengths, strict=True)
+    )
+
+
 def _without_slots(choice: Choice | None, count: int) -> Bools:
     """By job: whether it runs at its own pace. Scheduled iterations hardly vary. Without a choice all do."""
     if choice is None:
@@ -296,7 +309,9 @@ def replaces(ours: PlanValue, theirs: PlanValue, min_gain: float) -> bool:
         return True
     if ours.counted < theirs.counted * (1 - NEAR):
         return False
-    return ours.missing < theirs.missing or ours.worst < theirs.worst * (1 - WORSE_OFF)
+    if (ours.missing, ours.delicate) != (theirs.missing, theirs.delicate):
+        return (ours.missing, ours.delicate) < (theirs.missing, theirs.delicate)
+    return ours.worst < theirs.worst * (1 - WORSE_OFF)
 
 
 def best(values: Mapping[str, PlanValue]) -> str:

@@ -11,13 +11,16 @@ import numpy as np
 
 from controller.interleave.joint.evaluator import Effort, Evaluator
 from controller.interleave.joint.fluid import Floats
-from controller.interleave.joint.instance import Choice
+from controller.interleave.joint.instance import UNSCHEDULED, Choice
 from controller.interleave.joint.sharing_groups import SharingGroup
-from controller.planner.loop.objective import Objective, PlanValue, twins_of
+from controller.planner.loop.objective import Objective, PlanValue, delicate_jobs, twins_of
 
 NEARLY = 0.003
 """A plan within this part of the bound is good enough. Chosen: a schedule costs each job about as much, since
 its period is at least 0.2 % longer than its own."""
+_LONGER_BURSTS = 0.1
+"""A plan is also looked at with Up phases that are longer by this part. Chosen: bursts of kernel TCP differ
+from their profile by about as much."""
 _NEGLIGIBLE = 0.0005
 """Groups that lose less than this part of the bound are not improved. Chosen: a quarter of the gain that a
 move must have."""
@@ -62,14 +65,23 @@ class PlanValues:
 
     def value(self, choice: Choice, effort: Effort) -> PlanValue:
         """The value of a plan by a thorough evaluation: the mean of two, as it is and with Up phases that are
-        longer by `effort.longer`. The expected iterations are those as it is.
+        longer by `effort.longer`. The expected iterations are those as it is. A third one, of one seed, tells
+        how many jobs depend on bursts that are no longer than their profile says.
         """
         twins = self.twins(choice)
         own = self._lengths(choice, replace(effort, longer=0.0))
         longer = self._lengths(choice, effort)
         used = (self.evaluator.used(own) + self.evaluator.used(longer)) / 2
         found = self.objective.value((own + longer) / 2, used, twins, choice)
-        return replace(found, lengths=self.objective.value(own, used, twins, choice).lengths)
+        lengths = self.objective.value(own, used, twins, choice).lengths
+        return replace(found, lengths=lengths, delicate=self._delicate(choice, effort))
+
+    def _delicate(self, choice: Choice, effort: Effort) -> int:
+        """How many jobs lose most of a period where all bursts are longer than their profiles say."""
+        if all(timing == UNSCHEDULED for timing in choice.timings):
+            return 0
+        rough = replace(effort, seeds=effort.seeds[:1], longer=_LONGER_BURSTS)
+        return delicate_jobs(choice, self._lengths(choice, rough)[0].tolist())
 
     def quick_value(self, choice: Choice, effort: Effort) -> PlanValue:
         """The value of a plan by a quick evaluation, under the lower limits of `Objective.cautious`."""

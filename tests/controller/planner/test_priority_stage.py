@@ -225,3 +225,18 @@ def test_too_many_jobs_for_the_loop_get_no_turns_that_others_upset() -> None:
         assert planned.expected_ns <= (planned.floor_ns or 0)
     reasons = [j.why for j in made.jobs.values() if "disturbed" in j.why]
     assert reasons
+
+
+def test_jobs_that_slots_keep_apart_have_one_level_also_after_a_plan_with_two() -> None:
+    """On a lower level a burst that lasts a little too long would wait for the whole burst of the other job."""
+    a, b = job("a", "h1", "h31", 2e12, up_ms=130), job("b", "h2", "h32", 2e12, up_ms=130)
+    a = replace(a, profile=replace(a.profile, period_ns=315 * MS))
+    b = replace(b, profile=replace(b.profile, period_ns=320 * MS))
+    other = replace(b, profile=replace(b.profile, period_ns=450 * MS))
+    x = replace(narrow(), jobs=(a, other), policy=POLICIES["polyrhythm"])
+    before = plan(x)
+    assert sorted(levels(before).values()) == [0, 1]
+    made = plan(replace(x, jobs=(a, b), previous=before))
+    assert all(j.period_ns for j in made.jobs.values())
+    assert levels(made) == {"a": 0, "b": 0}
+    assert all("needs no order" in j.why for j in made.jobs.values())

@@ -27,6 +27,7 @@ from controller.planner.loop.objective import (
     NEAR,
     SLOT_ERROR,
     TWINS_APART,
+    UTILISATION,
     Objective,
     PlanValue,
     best,
@@ -34,6 +35,7 @@ from controller.planner.loop.objective import (
     replaces,
     twins_of,
 )
+from controller.planner.loop.plan_values import PlanValues
 from controller.planner.loop.search import SearchLimits, solve
 
 LIMITS = SearchLimits(
@@ -162,8 +164,9 @@ def value(
     worst: float = 1.0,
     unlike: int = 0,
     missing: int = 0,
+    delicate: int = 0,
 ) -> PlanValue:
-    return PlanValue((1.0,), (utilisation, utilisation), breach, gap, worst, unlike, missing)
+    return PlanValue((1.0,), (utilisation, utilisation), breach, gap, worst, unlike, missing, delicate)
 
 
 def test_the_order_is_floor_then_twins_then_utilisation_then_the_worst_off() -> None:
@@ -183,6 +186,8 @@ def test_the_order_is_floor_then_twins_then_utilisation_then_the_worst_off() -> 
     assert best({"missed": value(0.5, missing=1), "kept": value(0.499, worst=1.2)}) == "kept"
     assert best({"missed": value(0.5, missing=1), "kept": value(0.48)}) == "kept"
     assert best({"missed": value(0.51 / (1 - MISSED_COST), missing=1), "kept": value(0.5)}) == "missed"
+    assert best({"missed": value(0.5, missing=1), "delicate": value(0.5, delicate=1)}) == "delicate"
+    assert best({"delicate": value(0.5, delicate=1), "robust": value(0.499, worst=1.2)}) == "robust"
     assert improves(value(0.5), value(0.51, missing=1), 0.01)
     assert not improves(value(0.51, missing=1), value(0.5), 0.01)
     assert improves(fair, high, 0.01)
@@ -200,8 +205,24 @@ def test_a_plan_in_force_is_replaced_for_harm_for_utilisation_or_for_a_much_bett
     assert replaces(value(0.496, worst=1.2), kept, 0.01)
     assert not replaces(value(0.496, worst=1.38), kept, 0.01)
     assert not replaces(value(0.48, worst=1.0), kept, 0.01)
+    assert not replaces(value(0.496, worst=1.2, delicate=1), kept, 0.01)
+    assert replaces(kept, value(0.5, worst=1.4, delicate=1), 0.01)
     assert not replaces(value(0.52, missing=1, worst=1.4), kept, 0.01)
     assert replaces(value(0.54, missing=1, worst=1.4), kept, 0.01)
+
+
+def test_slots_on_one_level_are_taken_where_longer_bursts_cost_a_lower_job_its_slot() -> None:
+    jobs = (player("a", 294, 346), player("b", 294, 346))
+    instance = Instance(jobs, (50 * G,), 0.01, slots_move=True, queues=(True,))
+    period = 641 * MS
+    timings = ((period, 0), (period, period // 2))
+    alike, apart = (Choice((0, 0), level, timings, (False, False)) for level in ((0, 0), (0, 5)))
+    values = PlanValues(Evaluator(instance), UTILISATION)
+    effort = Effort((1, 2), 30, 0.02)
+    found = {"apart": values.value(apart, effort), "alike": values.value(alike, effort)}
+    assert [v.delicate for v in found.values()] == [1, 0]
+    assert found["apart"].lengths == pytest.approx(found["alike"].lengths, rel=0.01)
+    assert best(found) == "alike"
 
 
 @pytest.mark.parametrize("error", [0.0, 0.1])
