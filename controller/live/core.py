@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import replace
 
+from controller.live import plan_causes
 from controller.live.agent_authority import AgentAuthority
 from controller.live.assignments import Assignments
 from controller.live.connections import Connections
@@ -92,7 +93,7 @@ class Core:
         self.planned: Plan | None = None
         self.measuring = JobMeasurement(settings.measured_as)
         self.condition = FabricCondition()
-        self.wants_plan = False
+        self.wants_plan, self.causes = False, plan_causes.PlanCauses()
         self.failovers = PreparedFailovers()
         self.probes = IntProbes(settings)
         self.paths = self.probes.paths
@@ -144,6 +145,7 @@ class Core:
     def plan_input(self) -> PlanInput:
         """The planner's input for the present state. Clears `wants_plan`."""
         self.wants_plan = False
+        self.causes.input_taken()
         self.measuring.choose()
         return self.input_now()
 
@@ -151,7 +153,7 @@ class Core:
         """No plan could be made in time: leave out the job that is the reason, and want another plan."""
         planned = self.planned.jobs if self.planned is not None else ()
         told = self.unplannable.failed(self.now_ns, self.registry.jobs, planned, why)
-        self.wants_plan = told is not None
+        self.wants_plan = self.causes.add(plan_causes.LEFT_OUT, told is not None)
         self._effects.extend(told or ())
         for job in self.unplannable.reasons:
             self._effects.extend(self.measuring.given_up(job))
@@ -196,9 +198,11 @@ class Core:
     def _handle(self, item: Input) -> None:
         match item:
             case FlowOpened():
-                self.wants_plan |= self.queue_pairs.opened(item, self.registry.job_of(item.flow), self.plan)
+                opened = self.queue_pairs.opened(item, self.registry.job_of(item.flow), self.plan)
+                self.wants_plan |= self.causes.add(plan_causes.CONNECTIONS, opened)
             case ConnectionsSeen():
-                self.wants_plan |= self.connections.seen(item, self.registry)
+                seen = self.connections.seen(item, self.registry)
+                self.wants_plan |= self.causes.add(plan_causes.CONNECTIONS, seen)
             case FlowFallback():
                 self._effects.extend(self.assignments.flow_fallback(self.now_ns, item, self.registry))
             case FlowAsked(host, flow):
@@ -238,13 +242,13 @@ class Core:
         for left in (*self.reannouncement.due(self.now_ns), *self.leases.due(self.now_ns, self.registry)):
             self._left(left)
         self._effects.extend(self.probes.due(self.now_ns))
-        self.wants_plan |= self.probes.take_plan_request()
+        self.wants_plan |= self.causes.add(plan_causes.LEARNED, self.probes.take_plan_request())
         if self.plan is not None:
             self.lookahead_jobs = self.lookahead.due(self.now_ns, self.registry.jobs) or self.lookahead_jobs
         self._measured(self.measuring.due(self.now_ns))
         self.reports.due(self.now_ns, self.registry.jobs)
         wanted, back = self.unplannable.due(self.now_ns)
-        self.wants_plan |= wanted
+        self.wants_plan |= self.causes.add(plan_causes.LEFT_OUT, wanted)
         for job in filter(None, map(self.registry.get, back)):
             self.measuring.arrived(job)
         self._announce_if_verified()
@@ -270,8 +274,7 @@ class Core:
         """Move the flows of `found` to its paths, keep the rest of the plan; returns how many flows move."""
         if self.plan is None:
             return 0
-        moved = moved_flows(self.plan, found)
-        if moved:
+        if moved := moved_flows(self.plan, found):
             self._patch(replace(self.plan, flows=with_flows(self.plan.flows, moved)))
             self._effects.extend(self.paths.moved(self.now_ns, self.plan, moved))
             self.failovers = self._failovers_of(self.plan)
@@ -296,7 +299,7 @@ class Core:
         """Bring a plan into force: tell agents what changes for them, and start to verify its paths."""
         # The next plan starts from this one as it was made, without the raised level of the measured job.
         self.planned = plan
-        self.wants_plan |= self.unplannable.made(plan.jobs)
+        self.wants_plan |= self.causes.add(plan_causes.LEFT_OUT, self.unplannable.made(plan.jobs))
         before, self.plan = self.plan, self.in_force(plan)
         plan = self.plan
         self._overlays.plan_changed(self.now_ns, before, plan)
@@ -348,8 +351,7 @@ class Core:
 
     def _left(self, item: WorkerLeft) -> None:
         self.reannouncement.announced(item.host, item.job, item.rank)
-        job = self.registry.leave(item.job, item.rank)
-        if job is None:
+        if (job := self.registry.leave(item.job, item.rank)) is None:
             return
         for left in (self.assignments.job_left, self.queue_pairs.left, self.connections.left):
             left(job)
@@ -363,15 +365,14 @@ class Core:
         log.info("job %s has left (its last worker has ended); a new plan is made", job.name)
 
     def _iteration(self, item: IterationReport) -> None:
-        ended = self.reports.add(item)
-        if ended is None:
+        if (ended := self.reports.add(item)) is None:
             return
         breached = self.floors.ended(item.job, ended, self.plan, self.measuring.profiled)
         self.lookahead.iteration_reported(item)
         self.lookahead.update(self.now_ns, self.registry.jobs)
         corrected = self.reports.new_period(item, self.registry, self.plan, self.measuring)
         self._measured(self.measuring.iteration(self.now_ns, item))
-        self.wants_plan |= corrected or breached
+        self.wants_plan |= self.causes.add(plan_causes.ITERATIONS, corrected or breached)
         self._notices.append(IterationDone(self.now_ns, item))
         self._keep_slots_apart(item)
 
@@ -393,26 +394,25 @@ class Core:
             self.registry.take_measured(job)
             self.reports.measured(job.name)
             self.floors.job_changed(job.name, self.plan)
-        self.wants_plan = self.measuring.take_plan_request() or self.wants_plan
+        self.wants_plan |= self.causes.add(plan_causes.MEASUREMENT, self.measuring.take_plan_request())
 
     # The fabric.
 
     def _packet(self, item: PacketSeen) -> None:
         if item.reason == REASON_LINK_PROBE:
-            moves = self.links.probe_seen(item.switch, item.payload)
-            self._notices.extend(port_changes(self.now_ns, moves))
+            self._notices.extend(port_changes(self.now_ns, self.links.probe_seen(item.switch, item.payload)))
             return
         of_path = False
         if item.reason == REASON_INT:
             answers, of_path = self.probes.received(self.now_ns, item.payload)
             self._effects.extend(answers)
-            self.wants_plan |= self.probes.take_plan_request()
+            self.wants_plan |= self.causes.add(plan_causes.LEARNED, self.probes.take_plan_request())
         if not of_path:
             arrived = PacketArrived(self.now_ns, item.switch, item.ingress_port, item.reason, item.payload)
             self._notices.append(arrived)
             return
         if not self.wants_tables and self.queue_pairs.mistrust(self.paths.misrouted):
-            self.wants_plan = True
+            self.wants_plan = self.causes.add(plan_causes.MISROUTED)
         self._announce_if_verified()
 
     def _announce_if_verified(self) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from controller.live.core import Core
+from controller.live.plan_causes import ROLLBACK
 from controller.model.job import Job
-from controller.model.plan import PolicyReference
+from controller.model.plan import Plan, PolicyReference
 from controller.southbound.table_writes import FabricCondition
 from polyrhythm_files import listed
 
@@ -17,6 +18,8 @@ MOST_PLANS = 1_000
 ITERATIONS = 20
 """The last iterations before a plan that count. Chosen: some seconds."""
 _NAMED = 3
+NOT_KNOWN = f"not known: reasons are kept of the last {MOST_PLANS:,} plans since the start of the controller"
+UNCHANGED = "made anew: jobs, profiles, policy and fabric are as before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,9 @@ def changes(before: PlanBasis, after: PlanBasis) -> Iterator[str]:
     below = {name for name in kept if after.breaches.get(name, 0) > before.breaches.get(name, 0)}
     if below:
         yield f"below its floor: {_some(below)}"
+    described = {name for name in kept - profiled if after.jobs[name] != before.jobs[name]}
+    if described:
+        yield f"described anew: {_some(described)}"
 
 
 class PlanReasons:
@@ -66,8 +72,14 @@ class PlanReasons:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._basis = PlanBasis({}, {}, FabricCondition(), core.settings.policy.reference)
-        self._version: int | None = None
+        # Why an earlier controller made its last plan is not known.
+        plan = core.plan
+        self._basis = (
+            PlanBasis({}, {}, FabricCondition(), core.settings.policy.reference)
+            if plan is None
+            else self._basis_of(plan, plan.jobs.keys())
+        )
+        self._version = None if plan is None else plan.version
         self._made: dict[int, tuple[int, str]] = {}
         self.before_ms: Mapping[str, float] = {}
 
@@ -77,20 +89,25 @@ class PlanReasons:
         plan = core.plan
         if plan is None or plan.version == self._version:
             return
-        jobs = {job.name: job for job in core.registry.jobs}
-        breaches = {name: core.floors.breaches(name) for name in jobs}
-        basis = PlanBasis(jobs, breaches, core.condition, plan.policy)
-        reason = "; ".join(changes(self._basis, basis))
+        basis, causes = self._basis_of(plan), core.causes.in_force()
+        words = [*(c for c in causes if c.startswith(ROLLBACK)), *changes(self._basis, basis)]
+        reason = "; ".join(words or causes) or UNCHANGED
         self._basis, self._version = basis, plan.version
         self._made[plan.version] = core.now_ns, reason
         while len(self._made) > MOST_PLANS:
             del self._made[next(iter(self._made))]
-        recent = {name: core.reports.stats[name].recent_ms[-ITERATIONS:] for name in jobs}
+        recent = {name: core.reports.stats[name].recent_ms[-ITERATIONS:] for name in basis.jobs}
         self.before_ms = {name: sum(ms) / len(ms) for name, ms in recent.items() if ms}
 
     def of(self, version: int) -> tuple[int | None, str]:
-        """When a plan came into force, and what had changed; None and "": that is not known."""
-        return self._made.get(version, (None, ""))
+        """When a plan came into force, and what had changed; None and NOT_KNOWN: that is not known."""
+        return self._made.get(version, (None, NOT_KNOWN))
+
+    def _basis_of(self, plan: Plan, names: Set[str] | None = None) -> PlanBasis:
+        """What a plan in force was made for; of the present jobs only those of `names`, None: all."""
+        jobs = {j.name: j for j in self._core.registry.jobs if names is None or j.name in names}
+        breaches = {name: self._core.floors.breaches(name) for name in jobs}
+        return PlanBasis(jobs, breaches, self._core.condition, plan.policy)
 
 
 def _drained(condition: FabricCondition) -> Set[str]:

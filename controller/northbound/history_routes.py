@@ -63,7 +63,7 @@ class PastPlanInForceOut(schema.Out):
     version: int
     policy: str
     made_ns: int | None = Field(description="When it came into force; null: no longer known.")
-    reason: str = Field(description="What had changed since the plan before; empty: not known.")
+    reason: str = Field(description="What had changed since the plan before; or that it is not known.")
 
 
 class PastAlarmOut(schema.Out):

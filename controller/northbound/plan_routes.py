@@ -36,8 +36,8 @@ class PastPlanOut(schema.Out):
     policy: str
     in_force: bool
     reason: str = Field(
-        description="What had changed since the plan before; empty: nothing, or it is not known, as of plans "
-        "before the start of the controller.",
+        description="What had changed since the plan before; or that it is not known, as of plans before the "
+        "start of the controller.",
         examples=["down: leaf1-spine2"],
     )
 

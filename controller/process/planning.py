@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from controller.live.core import Core
+from controller.live.plan_causes import SEARCH, rollback_to
 from controller.model.plan import Plan
 from controller.planner import PlanInput, first_plan, plan
 from controller.planner.rollback import RollbackError, rolled_back
@@ -127,12 +128,17 @@ class Planning:
             else:
                 # Also after a first plan: a final one would replace it at once.
                 self.unfinished = False
+                core.causes.add(rollback_to(rollback.plan.version))
+                core.causes.input_taken()
                 rollback.version = earlier.version
                 return earlier, inputs
         limit_s = min(max(PLAN_CPU_S, GROWTH * self._last_s), CALL_CPU_S)
-        self.unfinished = self._first_plans and gains_by_first_plan(inputs)
+        follows, self.unfinished = self.unfinished, self._first_plans and gains_by_first_plan(inputs)
         if self.unfinished:
             return (await self._worker.run_timed(limit_s, first_plan, inputs))[0], inputs
+        if follows:
+            core.causes.add(SEARCH)
+            core.causes.input_taken()
         searches = self._first_plans and inputs.policy.joint_search
         if searches:
             self._inputs = inputs

@@ -6,7 +6,9 @@ from dataclasses import replace
 from fake_source import TOPOLOGY
 from operated_core import operated_core
 
-from controller.live.plan_reasons import PlanBasis, PlanReasons, changes
+from controller.live.messages import WorkerJoined
+from controller.live.plan_causes import LEARNED, MISROUTED, rollback_to
+from controller.live.plan_reasons import NOT_KNOWN, UNCHANGED, PlanBasis, PlanReasons, changes
 from controller.model.job import Flow, Job, Phase, Profile
 from controller.planner import POLICIES, plan
 from controller.southbound.table_writes import FabricCondition
@@ -32,6 +34,7 @@ def test_each_change_is_named() -> None:
         (basis(), basis(JOB), ["arrived: x"]),
         (basis(JOB), basis(), ["left: x"]),
         (basis(JOB), basis(slower), ["new profile: x"]),
+        (basis(JOB), basis(replace(JOB, gpus=4)), ["described anew: x"]),
         (basis(JOB), basis(JOB, x=1), ["below its floor: x"]),
         (basis(JOB, x=1), basis(JOB, x=1), []),
         (basis(JOB), basis(JOB, policy=CRUX), ["policy crux was chosen"]),
@@ -49,11 +52,42 @@ def test_a_plan_has_a_reason_and_jobs_their_iterations_before_it() -> None:
     core, _ = operated_core()
     reasons = PlanReasons(core)
     reasons.look()
-    assert reasons.of(1) == (None, "")
+    assert reasons.of(1) == (None, NOT_KNOWN)
     core.now_ns = 7
     core.adopt(plan(core.input_now()))
     assert core.plan is not None
     reasons.look()
     made_ns, reason = reasons.of(core.plan.version)
-    assert (made_ns, reason) == (7, "")
+    assert (made_ns, reason) == (7, UNCHANGED)
     assert reasons.before_ms == {}
+
+
+def test_a_plan_without_changes_names_what_asked_for_it() -> None:
+    core, _ = operated_core()
+    core.handle(WorkerJoined("h1", 0, JOB))
+    core.handle(WorkerJoined("h2", 1, JOB))
+    reasons = PlanReasons(core)
+
+    def adopted() -> str:
+        made = plan(core.plan_input())
+        core.causes.add(MISROUTED)
+        core.adopt(made)
+        reasons.look()
+        return reasons.of(made.version)[1]
+
+    assert adopted() == "arrived: x", "a change says more than the cause"
+    core.causes.add(LEARNED)
+    assert adopted() == f"{MISROUTED}; {LEARNED}", "what comes while a plan is made is of the next one"
+    core.causes.add(rollback_to(1))
+    assert adopted() == "rollback to plan 1", "a rollback is told before everything else"
+
+
+def test_the_plan_of_an_earlier_controller_is_not_explained_by_the_present_jobs() -> None:
+    core, _ = operated_core()
+    core.handle(WorkerJoined("h1", 0, JOB))
+    core.handle(WorkerJoined("h2", 1, JOB))
+    core.adopt(plan(core.plan_input()))
+    assert core.plan is not None
+    reasons = PlanReasons(core)
+    reasons.look()
+    assert reasons.of(core.plan.version) == (None, NOT_KNOWN)

@@ -293,5 +293,6 @@ def test_a_rollback_comes_into_force_under_the_number_that_it_says() -> None:
         assert rollback.version == made.version == between.version + 1
         assert made.flows == earlier.flows
         assert not planning.unfinished
+        assert f"rollback to plan {earlier.version}" in core.causes.in_force()
 
     on_loop(scenario())
