@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.live.alarms import Alarms
+from controller.live.alarms import Alarms, OperatingState, SilentAgents
 from controller.live.core import Core
 from controller.live.host_uplinks import HostUplinks
 from controller.live.link_loads import LinkLoads
@@ -24,23 +24,35 @@ QUEUE_AGE_NS = 30_000_000_000
 """After this time the depth of a queue that an INT probe has seen is unknown again. Chosen."""
 
 
+class Surroundings(Protocol):
+    """What alarms need and the core does not know; see `OperatingState`."""
+
+    def silent_agents(self) -> SilentAgents | None:
+        """The hosts that miss an agent; None: enough have one."""
+
+    def history_off(self) -> str:
+        """Why nothing is stored."""
+
+    def plan_failure(self) -> str:
+        """Why the last plan could not be made."""
+
+
 class ViewBuilder:
-    """Makes the views of one core, and keeps what only views need. `history_off` says why nothing is stored;
-    empty: it is. `emulated`: requests can cut the fabric's cables. `reasons` know the iterations before a
-    plan."""
+    """Makes the views of one core, and keeps what only views need.
+
+    `emulated`: requests can cut the fabric's cables. `reasons` know the iterations before a plan.
+    """
 
     def __init__(
         self,
         core: Core,
         scenario: str,
-        history_off: Callable[[], str] = str,
         *,
         emulated: bool = False,
         reasons: PlanReasons | None = None,
     ) -> None:
         self._core = core
         self._scenario = scenario
-        self._history_off = history_off
         self._emulated = emulated
         self._reasons = reasons
         self._uplinks = HostUplinks()
@@ -51,8 +63,11 @@ class ViewBuilder:
         """Take up what has happened since the last view."""
         self._uplinks.noticed(notice)
 
-    def view(self, fleet: SwitchFleet) -> View:
-        """The present state. Only the control loop, which owns the core, may call this."""
+    def view(self, fleet: SwitchFleet, surroundings: Surroundings | None = None) -> View:
+        """The present state. Without `surroundings` nothing is amiss there.
+
+        Only the control loop, which owns the core, may call this.
+        """
         core = self._core
         switches = tuple(
             SwitchView(
@@ -89,8 +104,30 @@ class ViewBuilder:
             measured_ns=core.counters.read_ns,
             probes=dict(core.paths.probes),
             unverified_flows=unverified,
-            alarms=self._alarms.at(core.now_ns, switches, jobs, unverified, self._history_off()),
+            alarms=self._alarms.at(core.now_ns, self._operating(fleet, surroundings, jobs, unverified)),
             emulated=self._emulated,
+        )
+
+    def _operating(
+        self,
+        fleet: SwitchFleet,
+        surroundings: Surroundings | None,
+        jobs: tuple[JobView, ...],
+        unverified: frozenset[str],
+    ) -> OperatingState:
+        core, known = self._core, surroundings
+        not_ready = fleet.not_ready()
+        silent = {name for name in not_ready if fleet.clients[name].state != "ready"}
+        return OperatingState(
+            silent_switches={name: why for name, why in not_ready.items() if name in silent},
+            wrong_entries={name: why for name, why in not_ready.items() if name not in silent},
+            failed_cables=core.links.condition.failed[0],
+            silent_agents=known.silent_agents() if known is not None else None,
+            jobs=jobs,
+            failed_probes=unverified,
+            fallback_flows=core.assignments.fallback_flows,
+            history_off=known.history_off() if known is not None else "",
+            plan_failure=known.plan_failure() if known is not None else "",
         )
 
     def _pinned_flows(self) -> frozenset[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,7 +175,7 @@ class ProbeView:
 @dataclass(frozen=True, slots=True)
 class Alarm:
     """Something that an operator should look at, since `since_ns`. `kind` is one of ALARM_KINDS, `subject`
-    the switch, job or flow that it is about, empty where it is about the whole controller."""
+    the switch, cable or job that it is about, empty where it is about the whole controller."""
 
     kind: str
     subject: str
@@ -188,9 +188,22 @@ class Alarm:
         return f"{self.kind}/{self.subject}" if self.subject else self.kind
 
 
-ALARM_KINDS = ("silent_switch", "starved_job", "history_off", "failed_probes")
-"""A switch has no session; a job is below its floor, in no plan or silent; nothing of the history outlasts
-the process; INT probes of flows did not come back, or came another way."""
+AlarmKind = Literal[
+    "silent_switch",
+    "wrong_entries",
+    "link_down",
+    "silent_agents",
+    "starved_job",
+    "plan_failed",
+    "history_off",
+    "failed_probes",
+    "fallback_flows",
+]
+ALARM_KINDS: tuple[AlarmKind, ...] = get_args(AlarmKind)
+"""A switch has no session, or other entries than it should have; a cable is down; too few agents have a
+session; a job is below its floor, in no plan or silent; the last plan could not be made; nothing of the
+history outlasts the process; INT probes of flows did not come back, or came another way; agents have moved
+flows to ECMP."""
 
 
 @dataclass(frozen=True, slots=True)

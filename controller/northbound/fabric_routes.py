@@ -11,7 +11,7 @@ from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
 from controller.model.job import job_of_flow
-from controller.model.view import ProbeView, View
+from controller.model.view import AlarmKind, ProbeView, View
 from controller.northbound import render, schema
 from controller.northbound.fresh import FreshViews
 from controller.northbound.paging import USUAL, Most, PageStart, Start, page
@@ -126,8 +126,8 @@ class AlarmOut(schema.Out):
     name: str = Field(
         description="KIND/SUBJECT, or KIND without a subject; it stays the same as long as the alarm stands."
     )
-    kind: Literal["silent_switch", "starved_job", "history_off", "failed_probes"]
-    subject: str = Field(description="The switch or job; empty: the controller as a whole.")
+    kind: AlarmKind
+    subject: str = Field(description="The switch, cable or job; empty: the controller as a whole.")
     since_ns: int
     text: str
 

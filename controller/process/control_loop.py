@@ -24,6 +24,7 @@ from controller.live.messages import (
     SendFrame,
 )
 from controller.live.notices import Notice
+from controller.live.views import Surroundings
 from controller.model.plan import Plan
 from controller.planner.emergency import event_name
 from controller.process.cable_orders import CableOrders
@@ -95,13 +96,15 @@ class ControlLoop:
         self.progress = Progress()
         self.cable_orders = CableOrders()
 
-    def connect(self, fleet: SwitchFleet, agents: AgentServer) -> None:
-        """Set the switches and the agents that the loop works with."""
+    def connect(
+        self, fleet: SwitchFleet, agents: AgentServer, surroundings: Surroundings | None = None
+    ) -> None:
+        """Set the switches and the agents that the loop works with, and what its alarms are derived from."""
         self._fleet, self._agents = fleet, agents
         self.switches.expect(fleet.clients)
         if self._state is not None:
             self._state.connect(agents.send)
-        self._publisher.connect(fleet)
+        self._publisher.connect(fleet, surroundings)
 
     def close(self) -> None:
         """Stop the computations and the reads in the background, and store what was measured last."""

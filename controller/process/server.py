@@ -273,7 +273,20 @@ class _Service:
         )
         if not embedded:
             fleet.take_up(core.desired)
-        control_loop.connect(fleet, agents)
+        status = ControllerStatus(
+            fabric.topology,
+            control_loop,
+            fleet,
+            agents,
+            agents_needed=start.agents_needed,
+            store_failure=lambda: (
+                (leadership.trouble() if leadership is not None else "")
+                or (state.writer.failure if state is not None else "")
+            ),
+            stored=state is not None,
+            place=leadership.place if leadership is not None else Place,
+        )
+        control_loop.connect(fleet, agents, status)
         close_web: Callable[[], Coroutine[Any, Any, None]] = _nothing
         try:
             address = await _listen(agents, start.listeners)
@@ -283,18 +296,6 @@ class _Service:
             else:
                 fleet.start(leadership.ids, leadership.leads)
             self._frame.start(self._sender(control_loop))
-            status = ControllerStatus(
-                fabric.topology,
-                control_loop,
-                fleet,
-                agents,
-                agents_needed=start.agents_needed,
-                store_failure=lambda: (
-                    (leadership.trouble() if leadership is not None else "")
-                    or (state.writer.failure if state is not None else "")
-                ),
-                place=leadership.place if leadership is not None else Place,
-            )
             command = partial(control_loop.put, "operator", "operator")
             operations = Operations(
                 RunningPlans(core, control_loop.planning, workers.plans, store, control_loop.reasons),

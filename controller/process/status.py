@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from controller.agents.server import AgentServer
+from controller.live.alarms import SilentAgents
 from controller.northbound.health import NotReady, Place, Readiness
 from controller.northbound.metrics import ControllerCounts
 from controller.process.control_loop import ControlLoop
@@ -19,10 +20,12 @@ longest pause of a busy machine."""
 
 
 class ControllerStatus:
-    """The `MetricsSource` of a running controller. Use it on the controller's event loop only.
+    """The `MetricsSource` and `Surroundings` of a running controller. Use it on the controller's event loop
+    only.
 
     `agents_needed`: how many hosts need a session of their agent, None: all. `store_failure` says why the
-    store does not work, empty while it does or if there is none. `place`: this controller's among several.
+    store does not work, empty while it does or if there is none; `stored`: there is one. `place`: this
+    controller's among several.
     """
 
     def __init__(
@@ -34,6 +37,7 @@ class ControllerStatus:
         *,
         agents_needed: int | None = None,
         store_failure: Callable[[], str] = str,
+        stored: bool = True,
         place: Callable[[], Place] = Place,
     ) -> None:
         self._hosts = tuple(host.name for host in topology.hosts)
@@ -42,6 +46,7 @@ class ControllerStatus:
         self._agents = agents
         self._agents_needed = len(self._hosts) if agents_needed is None else agents_needed
         self._store_failure = store_failure
+        self._stored = stored
         self._place = place
 
     def stalled(self) -> str:
@@ -62,6 +67,21 @@ class ControllerStatus:
             agents_needed=min(self._agents_needed, len(self._hosts)),
             place=self._place(),
         )
+
+    def silent_agents(self) -> SilentAgents | None:
+        """The hosts that miss an agent; None: enough have one."""
+        connected = self._agents.connected
+        hosts = [host for host in self._hosts if host not in connected]
+        needed = min(self._agents_needed, len(self._hosts))
+        return SilentAgents(hosts, needed) if len(self._hosts) - len(hosts) < needed else None
+
+    def history_off(self) -> str:
+        """Why nothing is stored; empty: it is."""
+        return self._store_failure() if self._stored else "it was started without --state"
+
+    def plan_failure(self) -> str:
+        """Why the last plan could not be made; empty: it was."""
+        return self._control_loop.progress.plan_failure
 
     def counts(self) -> ControllerCounts:
         """What was counted since the start."""

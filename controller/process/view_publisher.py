@@ -14,7 +14,7 @@ from controller.live.notices import CountersRead, Notice
 from controller.live.past_states import PastState
 from controller.live.plan_reasons import PlanReasons
 from controller.live.recorder import Recorder
-from controller.live.views import ViewBuilder
+from controller.live.views import Surroundings, ViewBuilder
 from controller.model.view import Alarm, View
 from controller.northbound.source import ViewBoard
 from controller.process.clock import EmbeddedClock, HostClock, PeriodicTimer
@@ -111,26 +111,20 @@ class ViewPublisher:
         self._poll_always = options.poll_always
         self._polls = PeriodicTimer(options.poll_ns, immediate=True)
         self._seldom_polls = PeriodicTimer(HISTORY_POLL_NS)
-        self._state = state
         if state is not None:
             self.recorder.history.restore(state.restored_history)
         self.reasons = PlanReasons(core)
         embedded = isinstance(clock, EmbeddedClock)
-        self._builder = ViewBuilder(
-            core, options.scenario, self._history_off, emulated=embedded, reasons=self.reasons
-        )
+        self._builder = ViewBuilder(core, options.scenario, emulated=embedded, reasons=self.reasons)
         self._alarms: tuple[Alarm, ...] = ()
         self._made_s = 0.0
         self._due: asyncio.TimerHandle | None = None
         self._fleet: SwitchFleet | None = None
+        self._surroundings: Surroundings | None = None
 
-    def _history_off(self) -> str:
-        """Why nothing is stored; empty: it is."""
-        return self._state.writer.failure if self._state is not None else "it was started without --state"
-
-    def connect(self, fleet: SwitchFleet) -> None:
-        """Set the fleet whose counters are read."""
-        self._fleet = fleet
+    def connect(self, fleet: SwitchFleet, surroundings: Surroundings | None = None) -> None:
+        """Set the fleet whose counters are read, and what else alarms are derived from."""
+        self._fleet, self._surroundings = fleet, surroundings
 
     @property
     def next_timer_ns(self) -> int | None:
@@ -205,7 +199,7 @@ class ViewPublisher:
 
     def _make(self, fleet: SwitchFleet) -> View:
         began_s = time.perf_counter()
-        view = self._builder.view(fleet)
+        view = self._builder.view(fleet, self._surroundings)
         self._made_s = time.perf_counter() - began_s
         self._alarms = view.alarms
         return view

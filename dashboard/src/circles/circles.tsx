@@ -83,7 +83,7 @@ export function CirclesView({ live, jobs }: { live: Live; jobs: string[] }) {
           <button type="submit">Show</button>
         </form>
         {direction === undefined
-          ? <p class="muted">{id ? `This fabric has no link ${id}; ` : ""}name a link by its ends, like leaf1&gt;spine2.</p>
+          ? <p class="muted">{id && `This fabric has no link ${id}. `}Name a link by its ends, like leaf1&gt;spine2.</p>
           : <LinkCircle key={id} id={id} live={live} jobs={jobs} direction={direction} />}
       </Panel>
       <Panel id="time-shifts" title="All jobs" measuredNs={live.timeNs}><TimeShifts live={live} jobs={jobs} /></Panel>

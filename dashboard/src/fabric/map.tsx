@@ -199,7 +199,7 @@ function Search({ search }: { search: (words: string) => boolean }) {
     <form role="search" onSubmit={(e) => {
       e.preventDefault();
       const words = new FormData(e.currentTarget).get("name") as string;
-      setFault(search(words) ? "" : `no node, link or job ${words}`);
+      setFault(search(words) ? "" : `No node, link or job ${words}`);
     }}>
       <label>Find <input type="search" name="name" placeholder="leaf3, h17, leaf1>spine2" aria-describedby="map-find" /></label>
       <button type="submit">Go</button>

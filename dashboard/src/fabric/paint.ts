@@ -5,7 +5,7 @@ import type { Live } from "../api/live";
 import type { Colours } from "./colours";
 import { DOWN, DRAINED, UNKNOWN, together } from "./heat";
 import type { Box, Layout } from "./layout";
-import { inSight, isHostWire, sparse, type Projected } from "./project";
+import { inSight, isHostWire, ROW_NAME, rowNames, sparse, type Projected } from "./project";
 import { NOTHING, raster, type Cell } from "./raster";
 
 export interface Scene {
@@ -26,8 +26,6 @@ export interface Scene {
 }
 
 const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", Arial, sans-serif';
-// Boxes below this width (pixels) do not hold a short name.
-const NAMED = 30;
 const SIGNS: Record<string, string> = { ready: "●", connecting: "◌", waiting: "◌", down: "✕" };
 
 export function paint(canvas: HTMLCanvasElement, scene: Scene): void {
@@ -226,18 +224,14 @@ function boxes(context: CanvasRenderingContext2D, scene: Scene): void {
 /** What each row is, where its boxes have no room for their names. */
 function tierNames(context: CanvasRenderingContext2D, { layout, at, colours }: Scene): void {
   context.textAlign = "left";
-  layout.rows.forEach((tier, row) => {
-    const first = layout.boxes.findIndex((box) => box.row === row);
-    if (first < 0 || at.w[first]! >= NAMED) return;
-    const text = `${layout.boxes.reduce((sum, box) => sum + (box.row === row ? 1 : 0), 0)} ${tier === "leaf" ? "leaves" : `${tier}s`}`;
-    const top = at.y[first]! - 9;
+  for (const { text, top } of rowNames(layout, at)) {
     context.fillStyle = colours.card;
     context.globalAlpha = 0.9;
-    context.fillRect(4, top, context.measureText(text).width + 10, 18);
+    context.fillRect(4, top, context.measureText(text).width + 10, ROW_NAME);
     context.globalAlpha = 1;
     context.fillStyle = colours.ink;
-    context.fillText(text, 9, top + 9.5);
-  });
+    context.fillText(text, 9, top + ROW_NAME / 2 + 0.5);
+  }
   context.textAlign = "center";
 }
 

@@ -32,6 +32,11 @@ const CELL_ROOM = 13;
 const TOP = 30;
 const BOTTOM = 34;
 const BLOCK = 72;
+// Boxes below this width (pixels) do not hold a short name.
+const NAMED = 30;
+/** The height of the name of a row, and the room below a block of cells for it. */
+export const ROW_NAME = 15;
+const BELOW_BLOCK = 8;
 
 export function clampCamera(camera: Camera, most: number): Camera {
   const zoom = Math.min(Math.max(1, camera.zoom), most);
@@ -49,7 +54,7 @@ export function project(layout: Layout, width: number, height: number, camera: C
   const cells = hostRow >= 0 && boxes.some((box) => box.tier === "host" && box.kind === "host" && box.room * across < CELL_ROOM);
   // A block of hosts lies close to its leaf, and leaves the height to the cables.
   const gaps = cells ? rows.length - 2 : rows.length - 1;
-  const step = gaps > 0 ? (height - TOP - BOTTOM - (cells ? BLOCK : 0)) / gaps : 0;
+  const step = gaps > 0 ? (height - TOP - BOTTOM - (cells ? BLOCK + BELOW_BLOCK : 0)) / gaps : 0;
   const blockTop = TOP + (hostRow - 1) * step + 24;
   for (let i = 0; i < n; i += 1) {
     const box = boxes[i]!;
@@ -87,6 +92,22 @@ export function project(layout: Layout, width: number, height: number, camera: C
     if (Math.max(x1, x2) >= 0 && Math.min(x1, x2) <= width) seen += 1;
   }
   return { width, height, x, y, w, h, ends, cells, seen };
+}
+
+/** What each row is, where its boxes have no room for their names; and the top of these words, which cover no box. */
+export function rowNames(layout: Layout, at: Projected): { text: string; top: number }[] {
+  return layout.rows.flatMap((tier, row) => {
+    const boxes = [...layout.boxes.keys()].filter((i) => layout.boxes[i]!.row === row);
+    const [first] = boxes;
+    if (first === undefined || at.w[first]! >= NAMED) return [];
+    const text = `${boxes.length} ${tier === "leaf" ? "leaves" : `${tier}s`}`;
+    // Above a row end only cables. Above a block of cells is its leaf.
+    const block = at.cells && layout.boxes[first]!.kind === "host";
+    const top = block
+      ? boxes.reduce((most, i) => Math.max(most, at.y[i]! + at.h[i]! / 2), 0) + 2
+      : at.y[first]! - at.h[first]! / 2 - ROW_NAME;
+    return [{ text, top }];
+  });
 }
 
 export type Hit = { box: number } | { wire: number; there: boolean } | null;

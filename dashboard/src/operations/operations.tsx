@@ -23,7 +23,7 @@ export function OperationsView({ live, jobs }: { live: Live; jobs: string[] }) {
   return (
     <div class="columns">
       <div class="column">
-        <Panel id="alarms" title="Alarms" measuredNs={live.timeNs}><Alarms live={live} ready={ready.value} /></Panel>
+        <Panel id="alarms" title="Alarms" measuredNs={live.timeNs}><Alarms live={live} /></Panel>
         <Panel id="drains" title="Drain, undrain, cut" measuredNs={live.timeNs}><Drains live={live} /></Panel>
         <PolicyPanel jobs={jobs} />
         <Plans live={live} />
@@ -61,22 +61,16 @@ export function OperationsView({ live, jobs }: { live: Live; jobs: string[] }) {
   );
 }
 
-interface Alarm { key: string; kind: string; subject: string; since: number | null; text: string }
-
-/** The controller's alarms, and what its readiness and its state say is missing. */
-function Alarms({ live, ready }: { live: Live; ready: Readiness | null }) {
-  const rows: Alarm[] = Object.entries(live.tables.alarms).map(([key, row]) => ({ key, kind: row.kind.replace(/_/g, " "), subject: row.subject, since: row.since_ns, text: row.text }));
-  for (const { part, name, why } of ready?.not_ready ?? []) rows.push({ key: `${part} ${name}`, kind: `${part} not ready`, subject: name, since: null, text: why });
-  for (const [name, row] of Object.entries(live.tables.cables)) if (row.up === false) rows.push({ key: `cable ${name}`, kind: "link down", subject: name, since: null, text: "no light" });
-  for (const [flow, row] of Object.entries(live.tables.fallback)) rows.push({ key: `flow ${flow}`, kind: "flow on ECMP", subject: flow, since: row.since_ns, text: row.why });
+/** The alarms that the controller raises: the same as those of `GET /alarms`. */
+function Alarms({ live }: { live: Live }) {
   return (
     <DataTable
-      caption="Alarms" quiet rows={rows} keyOf={(one) => one.key} empty="No alarm."
+      caption="Alarms" quiet rows={Object.entries(live.tables.alarms)} keyOf={([name]) => name} empty="No alarm."
       columns={[
-        { title: "Alarm", value: (one) => one.kind, show: (one) => <span class="warn">⚠ {one.kind}</span> },
-        { title: "Of", value: (one) => one.subject },
-        { title: "Since", value: (one) => one.since, show: (one) => (one.since === null ? "now" : format.time(one.since)) },
-        { title: "What", value: (one) => one.text },
+        { title: "Alarm", value: ([, one]) => one.kind, show: ([, one]) => <span class="warn">⚠ {one.kind.replace(/_/g, " ")}</span> },
+        { title: "Of", value: ([, one]) => one.subject },
+        { title: "Since", value: ([, one]) => one.since_ns, show: ([, one]) => format.time(one.since_ns) },
+        { title: "What", value: ([, one]) => one.text },
       ]}
     />
   );

@@ -37,6 +37,7 @@ export function TimelineView({ live, jobs }: { live: Live; jobs: string[] }) {
   const iterations = useAnswer<History>(`history?kind=iterations&${range}&points=300${some}`, 0, 0, `iterations${some}`);
   const log = usePages<{ events: LogEvent[]; next: string | null }>(`event-log?${range}&most=200`, "events", 0, 0, "event-log");
   const [xs, lines] = useMemo(() => drawn(iterations.value, jobs), [iterations.value, jobs.join()]);
+  const drawable = xs.length > 1 && lines.some((line) => line.values.some((value) => value !== null));
   return (
     <>
       <Panel id="timeline" title="Timeline" measuredNs={to} wide>
@@ -50,7 +51,14 @@ export function TimelineView({ live, jobs }: { live: Live; jobs: string[] }) {
           <button type="button" disabled={past === null} onClick={() => set({ at: "" })}>Now</button>
         </div>
         {iterations.fault && <Fault fault={iterations.fault} what="Iteration times" />}
-        {xs.length > 1 && <Chart label="Iteration times of each job in ms" unit="ms" xUnit="fabric time, s" height={220} xs={xs} lines={lines} />}
+        {drawable && <Chart label="Iteration times of each job in ms" unit="ms" xUnit="fabric time, s" height={220} xs={xs} lines={lines} />}
+        {!iterations.value && !iterations.fault && <p class="muted">…</p>}
+        {iterations.value && !drawable && (
+          <p class="muted">
+            {past === null ? "No iteration times yet" : "No iteration times of then"}. They appear here once the workers of a job have reported
+            iterations for some seconds{jobs.length === 0 ? ", and no job is running: declare one in Operations, or by polyrhythm jobs submit" : ""}.
+          </p>
+        )}
         {some !== "" && <p class="muted">Of {jobs.length} jobs, {shown.length} are shown: the first by name, and the one that is picked.</p>}
         {some === "" && iterations.value?.next && <p class="muted">Of the jobs of this time, the first {iterations.value.series.length} by name are drawn.</p>}
         <h3>Compute and communication, {SLOTS_MS / 1000} s before {format.time(to)}</h3>
@@ -62,7 +70,7 @@ export function TimelineView({ live, jobs }: { live: Live; jobs: string[] }) {
           {!log.value && !log.fault && <p class="muted">…</p>}
           {log.value && (
             <DataTable
-              caption="Events, the newest first" rows={log.value.events} keyOf={(one) => String(one.id)} empty="Nothing happened in this time." pageSize={15} more={log.more}
+              caption="Events, the newest first" rows={log.value.events} keyOf={(one) => String(one.id)} empty="Nothing happened in this time. New plans, jobs that come or go, and switches and links that fail or return appear here." pageSize={15} more={log.more}
               columns={[
                 { title: "When", value: (one) => one.time_ns, show: (one) => <button type="button" class="link" onClick={() => set({ at: String(one.time_ns) })}>{format.time(one.time_ns)}</button> },
                 { title: "What", value: (one) => one.kind, show: (one) => one.kind.replace(/_/g, " ") },
@@ -104,7 +112,7 @@ function Lanes({ live, jobs, shown, to }: { live: Live; jobs: string[]; shown: s
     [ended.value, picked.value],
   );
   const epoch = live.tables.status.plan?.epoch_ns;
-  if (shown.length === 0) return <p class="muted">No job is running.</p>;
+  if (shown.length === 0) return <p class="muted">No job is running. Each job has a line here from its arrival on.</p>;
   const from = to / 1e6 - SLOTS_MS;
   const x = (ms: number) => Math.min(1000, Math.max(0, ((ms - from) / SLOTS_MS) * 1000));
   return (

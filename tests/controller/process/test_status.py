@@ -38,19 +38,29 @@ def test_readyz_names_agents_switches_and_store_and_healthz_only_the_process(
         assert body["ready"] is (not body["not_ready"])
         return {(n["part"], n["name"]): n["why"] for n in body["not_ready"]}
 
+    def alarms():
+        """The alarms by name; the state of one moment may be a view old."""
+        return {a["name"]: a["text"] for a in asked(controller, "api/v1/alarms")[1].get("alarms", ())}
+
     hosts = [h.name for h in fabric.topology.hosts]
     no_agent = "its agent has no session"
     eventually(lambda: not_ready() == {("agent", h): no_agent for h in hosts}, "switches ready")
+    eventually(lambda: alarms().keys() == {"silent_agents"}, "an alarm of the agents")
+    assert "of 4 hosts have no session, and 4 hosts need one: h1, h2, h3, h4" in alarms()["silent_agents"]
     agents = {host: connect(controller.agents, host) for host in hosts}
     eventually(lambda: not_ready() == {}, "all ready")
+    eventually(lambda: alarms() == {}, "no alarm")
 
     agents["h2"].close()
     eventually(lambda: not_ready() == {("agent", "h2"): no_agent}, "agent gone")
+    eventually(lambda: alarms().keys() == {"silent_agents"}, "an alarm of the agent")
     again = connect(controller.agents, "h2")
 
     proxy.silence()
     why = eventually(lambda: not_ready().get(("switch", "spine2")), "silent switch named")
     assert why.startswith("no session: ")
+    text = eventually(lambda: alarms().get("silent_switch/spine2"), "an alarm of the switch")
+    assert text == f"switch spine2: {why}; its entries stay in force"
     assert asked(controller, "healthz") == (200, {"status": "ok", "why": ""})
     proxy.resume()
     eventually(lambda: not_ready() == {}, "switch back")
@@ -62,6 +72,7 @@ def test_readyz_names_agents_switches_and_store_and_healthz_only_the_process(
         agent.send(join_message(job("a", "h1", "h3"), rank))
     why = eventually(lambda: not_ready().get(("store", "state")), "store named")
     assert "locked" in why
+    eventually(lambda: "locked" in alarms().get("history_off", ""), "an alarm of the store")
     assert asked(controller, "healthz")[0] == 200
     holder.execute("ROLLBACK")
     holder.close()
@@ -80,6 +91,7 @@ def test_fewer_agents_may_be_needed(fabric, start_controller):
     controller = start_controller(fabric.description(), "--agents-needed", "0")
     eventually(lambda: asked(controller, "readyz")[0] == 200, "ready without agents")
     assert asked(controller, "readyz")[1]["agents"] == {"ready": 0, "needed": 0, "of": 4}
+    assert [a["name"] for a in asked(controller, "api/v1/alarms")[1]["alarms"]] == []
 
 
 def test_who_hears_that_all_is_ready_sees_the_present_state_next():
