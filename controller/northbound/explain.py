@@ -28,6 +28,14 @@ from polyrhythm_files import listed
 MOST_FLOWS = 16
 MOST_ALTERNATIVES = 64
 DirectedLink = tuple[str, str]
+RateUnit = tuple[str, float]
+_RATE_UNITS: tuple[RateUnit, ...] = (
+    ("Tbit/s", 1e12),
+    ("Gbit/s", 1e9),
+    ("Mbit/s", 1e6),
+    ("kbit/s", 1e3),
+    ("bit/s", 1.0),
+)
 
 
 class PathOut(schema.Out):
@@ -143,7 +151,7 @@ def explained(view: View, job: JobView, plan: Plan, planned: JobPlan) -> Explain
         version=plan.version,
         policy=plan.policy.name,
         sentences=(
-            *_about_paths(flows, len(own)),
+            *_about_paths(flows, len(own), _unit(flows)),
             *_about_level(planned, neighbours),
             *_about_shift(planned, neighbours),
             *_about_times(times),
@@ -217,7 +225,15 @@ def _neighbours(plan: Plan, job: str, own: Iterable[FlowPlan], loads: _Loads) ->
             )
 
 
-def _about_paths(flows: Iterable[FlowExplainedOut], count: int) -> Iterator[str]:
+def _unit(flows: Iterable[FlowExplainedOut]) -> RateUnit:
+    """The unit of all rates of an answer, so that they can be compared: the largest that its largest link
+    has one of."""
+    paths = (path for flow in flows for path in (flow.chosen, *flow.rejected) if path is not None)
+    most_bps = max((path.capacity_bps for path in paths), default=0)
+    return next((unit for unit in _RATE_UNITS if most_bps >= unit[1]), _RATE_UNITS[-1])
+
+
+def _about_paths(flows: Iterable[FlowExplainedOut], count: int, unit: RateUnit) -> Iterator[str]:
     flow = next(iter(flows), None)
     if flow is None:
         yield "It sends nothing over the fabric."
@@ -230,7 +246,7 @@ def _about_paths(flows: Iterable[FlowExplainedOut], count: int) -> Iterator[str]
     whose = "Its only flow" if count == 1 else f"Of its {count} flows,"
     yield (
         f"{whose} {flow.flow} has the fullest link: {'-'.join(chosen.link)}, which it uses"
-        f"{beside} and which carries {_rate(chosen)} if all send at once."
+        f"{beside} and which carries {_rate(chosen, unit)} if all send at once."
     )
     if not flow.rejected:
         yield "There is no other live path for this flow."
@@ -239,7 +255,7 @@ def _about_paths(flows: Iterable[FlowExplainedOut], count: int) -> Iterator[str]
     verdict = "no less" if _part(best) >= _part(chosen) - 1e-9 else "less"
     words = f"On the best of its {len(flow.rejected)} other paths, through {_middle(best)}, the fullest link"
     kept = "" if verdict == "no less" else f"; the plan still prefers the present one: {flow.why}"
-    yield f"{words} would carry {_rate(best)}, which is {verdict}{kept}."
+    yield f"{words} would carry {_rate(best, unit)}, which is {verdict}{kept}."
 
 
 def _about_level(planned: JobPlan, neighbours: Collection[NeighbourOut]) -> Iterator[str]:
@@ -292,8 +308,13 @@ def _part(path: PathOut) -> float:
     return path.load_bps / path.capacity_bps
 
 
-def _rate(path: PathOut) -> str:
-    return f"{path.load_bps / 1e9:.3g} of {path.capacity_bps / 1e9:.3g} Gbit/s"
+def _rate(path: PathOut, unit: RateUnit) -> str:
+    load, capacity = (_digits(bps / unit[1]) for bps in (path.load_bps, path.capacity_bps))
+    return f"{load} of {capacity} {unit[0]}"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
 
 
 def _middle(path: PathOut) -> str:

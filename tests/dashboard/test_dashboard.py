@@ -12,12 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
-from fake_source import CAPACITY, JOBS, TOPOLOGY, Running, running, view
+from fake_source import CAPACITY, JOBS, TOPOLOGY, FakeStatus, Running, running, view
 from page_rig import ARGS, CHROMIUM, Watched, axe_findings_of_themes
 
-from controller.model.view import LinkLoad, StrayCounter, SwitchView
+from controller.model.view import Alarm, LinkLoad, StrayCounter, SwitchView
 from controller.northbound.cut_routes import CutLinkOut
+from controller.northbound.health import NotReady
 from controller.northbound.history_routes import (
     EventOut,
     EventsOut,
@@ -31,6 +33,7 @@ from controller.northbound.history_routes import (
 from controller.northbound.operations import Operations
 from controller.northbound.paging import PageStart
 from controller.wire.limits import MAX_WEB_REQUESTS
+from topo.generate import leaf_spine
 
 pytestmark = pytest.mark.skipif(
     not CHROMIUM.exists(), reason="no browser: install Debian's chromium (apt-get install chromium)"
@@ -140,11 +143,50 @@ def test_picking_tells_why_and_has_an_address(watched: Watched) -> None:
     page.get_by_role("searchbox", name="Find").first.fill("leaf1>spine2")
     page.keyboard.press("Enter")
     expect(details).to_contain_text("compatibility score 1.00")
-    expect(details).to_contain_text("25.0 Mbit/s")
+    expect(details).to_contain_text("of 25 Mbit/s")
     # This fabric is real.
     expect(details.get_by_role("button", name="Cut leaf1-spine2")).to_have_count(0)
     page.go_back()
     expect(details).to_contain_text("Choose a job")
+
+
+def test_the_page_shows_the_alarms_of_the_api_and_no_others(browser: object) -> None:
+    status = FakeStatus(missing=(NotReady("agent", "h3", "its agent has no session"),))
+    base = view(1)
+    with running(base, status=status) as server:
+        watched = Watched(browser.new_page(), f"{server.url}#/operations")
+        alarms = watched.page.locator("#alarms")
+        expect(watched.page.locator("#sessions")).to_contain_text("7 of 8 connected")
+        expect(alarms).to_contain_text("No alarm.")
+        found = (Alarm("silent_agents", "", 5, "h3 has none"), Alarm("link_down", "a-b", 7, "a-b is down"))
+        server.publish(replace(view(2), alarms=found))
+        expect(alarms.locator("tr[data-row]")).to_have_count(2)
+        for alarm in found:
+            row = alarms.locator(f"tr[data-row='{alarm.name}']")
+            expect(row).to_contain_text(alarm.kind.replace("_", " "))
+            expect(row).to_contain_text(alarm.text)
+        answer = httpx.get(f"{server.url}api/v1/alarms".replace("//api", "/api"))
+        assert {a["name"] for a in answer.json()["alarms"]} == {alarm.name for alarm in found}
+        watched.page.close()
+
+
+def test_rates_of_an_explanation_have_one_unit(browser: object) -> None:
+    topology = leaf_spine(2, 4, 4, host_bps=10**9, fabric_bps=10**9)
+    with running(replace(view(5), topology=topology)) as server:
+        watched = Watched(browser.new_page(), f"{server.url}#/jobs?pick=job:vgg16")
+        explanation = watched.page.locator("#explain")
+        expect(explanation.locator(".sentences")).to_contain_text("carries 0.042 of 1 Gbit/s if all")
+        expect(explanation.locator("table").last).to_contain_text("0.021 of 1 Gbit/s")
+        expect(explanation).not_to_contain_text("Mbit/s")
+        watched.page.close()
+
+
+def test_circles_say_how_to_name_a_link(browser: object) -> None:
+    with running(replace(view(1), plan=None)) as server:
+        watched = Watched(browser.new_page(), f"{server.url}#/circles?link=x%3Ey")
+        words = "This fabric has no link x>y. Name a link by its ends, like leaf1>spine2."
+        expect(watched.page.locator("#circle")).to_contain_text(words)
+        watched.page.close()
 
 
 def test_packets_that_a_host_may_not_send_are_shown_by_port_and_reason(
@@ -232,6 +274,55 @@ def test_a_link_of_an_emulated_fabric_is_cut_after_a_question_and_mended(browser
         context.close()
 
 
+# Notes where the map writes the names of rows: the last rectangle before the text is their ground.
+NOTE_ROW_NAMES = """
+window.rowNames = new Map();
+let ground = null;
+const { fillRect, fillText } = CanvasRenderingContext2D.prototype;
+CanvasRenderingContext2D.prototype.fillRect = function (...box) { ground = box; fillRect.apply(this, box); };
+CanvasRenderingContext2D.prototype.fillText = function (text, ...at) {
+  if (/^\\d+ (hosts|leaves|spines|cores)$/.test(text)) window.rowNames.set(text, ground);
+  fillText.call(this, text, ...at);
+};
+"""
+
+
+@pytest.mark.parametrize(
+    ("shape", "width", "names"),
+    [
+        ((2, 2, 8), 390, {"16 hosts"}),
+        ((16, 16, 8), 390, {"16 spines", "16 leaves", "128 hosts"}),
+        ((40, 40, 32), 1280, {"40 spines", "40 leaves", "1280 hosts"}),
+        ((8, 4, 8), 1280, {"64 hosts"}),
+    ],
+)
+def test_names_of_rows_cover_no_node(
+    browser: object, shape: tuple[int, int, int], width: int, names: set[str]
+) -> None:
+    topology = leaf_spine(*shape, host_bps=CAPACITY, fabric_bps=CAPACITY)
+    known = view(1, down=frozenset())
+    shown = replace(known, topology=topology, switches=(), links=(), jobs=(), plan=None, counters=())
+    with running(shown) as server:
+        context = browser.new_context(viewport={"width": width, "height": 900})
+        context.add_init_script(NOTE_ROW_NAMES)
+        page = Watched(context.new_page(), f"{server.url}#/fabric").page
+        canvas = page.locator(".canvas canvas")
+        picture(page)
+        page.wait_for_function("window.rowNames.size > 0")
+        found = page.evaluate("Object.fromEntries(window.rowNames)")
+        assert found.keys() == names
+        size = canvas.bounding_box()
+        nodes = {s.name for s in topology.switches} | {h.name for h in topology.hosts}
+        for text, (left, top, across, high) in found.items():
+            assert 0 <= top <= size["height"] - high, text
+            for part in (0.1, 0.5, 0.9):
+                for down in (0.1, 0.5, 0.9):
+                    canvas.hover(position={"x": left + part * across, "y": top + down * high}, force=True)
+                    told = page.locator(".tooltip strong").all_inner_texts()
+                    assert not nodes & set(told), f"{text} covers {told}"
+        context.close()
+
+
 class Past:
     """A past in which one link was down and another one full."""
 
@@ -279,6 +370,23 @@ def test_the_timeline_goes_back_to_a_time_of_the_past(browser: object) -> None:
         watched.page.locator("#timeline").get_by_role("button", name="Now").click()
         expect(moment).to_have_count(0)
         context.close()
+        assert watched.errors == []
+
+
+def test_a_timeline_without_data_says_so_and_what_makes_it_appear(browser: object) -> None:
+    known = view(3)
+    with running(replace(known, jobs=(), plan=None), operations=Operations(history=Past())) as server:
+        watched = Watched(browser.new_page(), f"{server.url}#/timeline")
+        timeline, log = watched.page.locator("#timeline"), watched.page.locator("#log")
+        expect(timeline).to_contain_text("No iteration times yet. They appear here once")
+        expect(timeline).to_contain_text("no job is running: declare one in Operations")
+        expect(timeline).to_contain_text("No job is running. Each job has a line here from its arrival on.")
+        expect(log).to_contain_text("Nothing happened in this time. New plans,")
+        expect(timeline.locator(".chart")).to_have_count(0)
+        server.publish(known)
+        expect(timeline.locator(".lanes svg")).to_have_count(len(known.jobs))
+        expect(timeline).to_contain_text("reported iterations for some seconds.")
+        watched.page.close()
         assert watched.errors == []
 
 

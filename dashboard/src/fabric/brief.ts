@@ -40,7 +40,7 @@ export function linkRows(live: Live, direction: number): [string, string][] {
   const { rateBps, cable } = live.fabric.direction(direction);
   const row = live.tables.cables[cable];
   return [
-    ["rate", `${format.rate(rateOf(live, direction))} of ${format.rate(rateBps)}`],
+    ["rate", format.rateOf(rateOf(live, direction), rateBps)],
     ["load", format.percent(live.links.load[direction])],
     ["queue", live.links.queue_packets[direction] == null ? "–" : `${format.count(live.links.queue_packets[direction])} packets`],
     ["ECN marks", format.count(live.links.marks[direction])],

@@ -135,6 +135,7 @@ function JobPanels({ name, live, jobs, detail }: { name: string; live: Live; job
 
 function Explanation({ value, jobs }: { value: Explained; jobs: string[] }) {
   const other = value.flows.flatMap((flow) => flow.rejected.slice(0, 8).map((path) => ({ flow: flow.flow, path })));
+  const scale = value.flows.flatMap((flow) => [...(flow.chosen ? [flow.chosen] : []), ...flow.rejected].map((path) => path.capacity_bps));
   return (
     <>
       <ul class="sentences">{value.sentences.map((words) => <li key={words}>{words}</li>)}</ul>
@@ -152,7 +153,7 @@ function Explanation({ value, jobs }: { value: Explained; jobs: string[] }) {
         columns={[
           { title: "Flow", value: ({ flow }) => flow },
           { title: "Other path", value: ({ path }) => format.path(path.path.slice(1, -1)) },
-          { title: "Its fullest link would carry", number: true, value: ({ path }) => path.load_bps / path.capacity_bps, show: ({ path }) => `${format.rate(path.load_bps)} of ${format.rate(path.capacity_bps)}` },
+          { title: "Its fullest link would carry", number: true, value: ({ path }) => path.load_bps / path.capacity_bps, show: ({ path }) => format.rateOf(path.load_bps, path.capacity_bps, scale) },
         ]}
       />
     </>

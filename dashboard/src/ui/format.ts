@@ -3,6 +3,7 @@
 
 type Maybe = number | null | undefined;
 const DASH = "–";
+const RATES: [string, number][] = [["Tbit/s", 1e12], ["Gbit/s", 1e9], ["Mbit/s", 1e6], ["kbit/s", 1e3]];
 
 function scaled(value: number, units: [string, number][], last: string): string {
   for (const [unit, size] of units) if (value >= size) return `${(value / size).toFixed(1)} ${unit}`;
@@ -11,7 +12,16 @@ function scaled(value: number, units: [string, number][], last: string): string 
 
 /** 21000000 -> "21.0 Mbit/s". */
 export function rate(bps: Maybe): string {
-  return bps == null ? DASH : scaled(bps, [["Tbit/s", 1e12], ["Gbit/s", 1e9], ["Mbit/s", 1e6], ["kbit/s", 1e3]], "bit/s");
+  return bps == null ? DASH : scaled(bps, RATES, "bit/s");
+}
+
+/** Rates that are compared, all in the unit of the largest of `scale`: 900000000 of 1000000000 -> "0.9 of 1 Gbit/s". */
+export function rateOf(bps: Maybe, of: Maybe, scale: number[] = [of ?? 0]): string {
+  if (of == null) return DASH;
+  const most = Math.max(...scale);
+  const [unit, size] = RATES.find(([, one]) => most >= one) ?? ["bit/s", 1];
+  const digits = (value: number) => (value < 999.5 ? String(Number(value.toPrecision(3))) : count(Math.round(value)));
+  return bps == null ? DASH : `${digits(bps / size)} of ${digits(of / size)} ${unit}`;
 }
 
 /** 7.9e12 -> "7.9 Tflop/s". */

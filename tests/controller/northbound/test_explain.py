@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 from control_rig import RATE_BPS, job
-from fake_source import TOPOLOGY, view
+from fake_source import CAPACITY, TOPOLOGY, view
 
 from controller.live.core import Core
 from controller.live.messages import WorkerJoined
@@ -76,14 +76,41 @@ def test_loads_and_alternatives_are_those_of_a_count_by_hand(name) -> None:
 def test_words_say_what_the_numbers_say() -> None:
     said = " ".join(explain(view(5), "vgg16").sentences)
     assert "leaf1-spine2, which it uses together with vgg19" in said
-    assert "carries 0.042 of 0.025 Gbit/s if all send at once" in said
-    assert "the fullest link would carry 0.021 of 0.025 Gbit/s, which is less" in said
+    assert "carries 42 of 25 Mbit/s if all send at once" in said
+    assert "the fullest link would carry 21 of 25 Mbit/s, which is less" in said
     assert "On level 2 (GPU intensity 2.2e+12 flop/s) it gives way to vgg19." in said
     assert "It starts to send at 168.0 of every 336.0 ms." in said
     assert "vgg19 1.00" in said
     alone = " ".join(explain(view(5), "resnet50").sentences)
     assert "it meets no other job on a link" in alone
     assert "which is no less" in alone
+
+
+@pytest.mark.parametrize(
+    ("factor", "words"),
+    [
+        (40, ("carries 1.68 of 1 Gbit/s", "carry 0.84 of 1 Gbit/s")),
+        (20_000, ("carries 840 of 500 Gbit/s", "carry 420 of 500 Gbit/s")),
+        (39.9, ("carries 1,676 of 998 Mbit/s", "carry 838 of 998 Mbit/s")),
+    ],
+)
+def test_rates_of_an_answer_have_one_unit(factor: float, words: tuple[str, str]) -> None:
+    shown = view(5)
+    jobs = tuple(
+        replace(
+            j,
+            profile=replace(
+                j.profile,
+                phases=tuple(replace(p, rate_bps=int(p.rate_bps * factor)) for p in j.profile.phases),
+            ),
+        )
+        for j in shown.jobs
+    )
+    rate_bps = int(CAPACITY * factor)
+    topology = leaf_spine(2, 4, 4, host_bps=rate_bps, fabric_bps=rate_bps)
+    said = " ".join(explain(replace(shown, jobs=jobs, topology=topology), "vgg16").sentences)
+    for some in words:
+        assert some in said
 
 
 def test_a_path_over_what_is_down_is_no_alternative() -> None:
