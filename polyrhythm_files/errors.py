@@ -55,9 +55,9 @@ def dotted(loc: Loc) -> str:
 def shown(value: object) -> str:
     """A value from a file as an error repeats it, cut where it is long."""
     if isinstance(value, dict):
-        return "a table"
+        return "a table" if value else "an empty table"
     if isinstance(value, list | tuple):
-        return "a list"
+        return "a list" if value else "an empty list"
     if value is None:
         return "nothing (null)"
     if isinstance(value, bool):

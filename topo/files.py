@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
-from polyrhythm_files import LARGE, Document, InvalidValueError, Loc, convert, read_document
+from polyrhythm_files import LARGE, Document, InvalidValueError, Loc, convert, read_document, shown
 from topo.addresses import in_families
 from topo.containerlab import containerlab_topology, is_containerlab
 from topo.file_types import (
@@ -32,7 +33,13 @@ from topo.lingjun import lingjun_topology
 from topo.onos import is_onos, onos_topology
 from topo.slurm import is_slurm_yaml, slurm_conf, slurm_yaml
 from topo.tutorials import is_tutorial, tutorial_topology
-from topo.wiring import DEFAULT_BPS
+from topo.wiring import DEFAULT_BPS, NAME_LEGAL
+
+_KIND_NAMES = ", ".join(str(kind.__struct_config__.tag) for kind in get_args(KINDS))
+_FORMS = (
+    f"{_KIND_NAMES}; or the form of another program: hosts, switches and links (p4lang), topology.nodes and "
+    "topology.links (containerlab), devices, hosts and links (ONOS), a list of topologies (Slurm)"
+)
 
 
 def load_topology(
@@ -61,10 +68,49 @@ def load_topology(
     if is_slurm_yaml(document.value):
         return slurm_yaml(document, **rates)
     if is_containerlab(document.value):
-        return containerlab_topology(document, name.removesuffix(".clab"), **rates)
+        lab = containerlab_topology(document, name.removesuffix(".clab"), **rates)
+        _check_names(document, lab)
+        return lab
     if is_onos(document.value):
-        return onos_topology(document, name, **rates)
-    return read_topology(document, (), name, default_bps=default_bps, scale=scale)
+        onos = onos_topology(document, name, **rates)
+        _check_names(document, onos)
+        return onos
+    _check_form(document)
+    topology = read_topology(document, (), name, default_bps=default_bps, scale=scale)
+    _check_names(document, topology)
+    return topology
+
+
+def _check_form(document: Document) -> None:
+    """Say which files are legal where one is in no form at all. Raises ConfigError."""
+    value = document.value
+    if not isinstance(value, Mapping):
+        raise document.error((), f"{shown(value)} is wrong; legal: a table with {_FORMS}")
+    if "kind" not in value and "prefixes" not in value and not is_tutorial(value):
+        raise document.error((), f"kind: missing; legal: {_FORMS}")
+
+
+def _check_names(document: Document, topology: Topology) -> None:
+    """Raise ConfigError where a node has a name that a terminal cannot show."""
+    names = (*topology.switch, *topology.host)
+    bad = next((name for name in names if not name.isprintable()), None)
+    if bad is not None:
+        where = _place(document.value, bad)
+        raise document.error(where, f"the name {shown(bad)} is wrong; {NAME_LEGAL}")
+
+
+def _place(value: object, name: str) -> Loc:
+    """The path of the first key or text of a value that contains a name; () if none does."""
+    for key, inner in value.items() if isinstance(value, Mapping) else enumerate(_list(value)):
+        if name in str(key) or (isinstance(inner, str) and name in inner):
+            return (key,)
+        if isinstance(inner, Mapping | list) and (below := _place(inner, name)):
+            return key, *below
+    return ()
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
 
 
 def is_foreign(value: object) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from polyrhythm_files import LARGE, ConfigError, read_text, shown
 from topo.generate import explicit
 from topo.graph import Tier, Topology
+from topo.wiring import NAME_LEGAL
 
 COLUMNS = ("ip", "DSW", "PSW", "ASW")
 # The core above the cores of all groups.
@@ -84,6 +85,10 @@ def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, str]]]:
             if empty is not None or None in row:
                 what = f"{empty}: is empty" if empty else f"{len(header) + len(row[None])} cells"
                 raise ConfigError(f"{path}:{reader.line_num}: {what}; legal: a cell for each column")
+            if odd := next((name for name in COLUMNS if not cells[name].isprintable()), None):
+                raise ConfigError(
+                    f"{path}:{reader.line_num}: {odd}: {shown(cells[odd])} is wrong; {NAME_LEGAL}"
+                )
             yield reader.line_num, cells
     except csv.Error as error:
         raise ConfigError(f"{path}:{reader.reader.line_num}: not CSV: {error}") from None

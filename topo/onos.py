@@ -154,9 +154,10 @@ def _device_ids(devices: Mapping[str, Any], names: Mapping[str, str]) -> dict[st
     for device, settings in devices.items():
         address = _part(settings, "basic").get("managementAddress")
         given = parse_qs(urlsplit(address).query).get("device_id", []) if isinstance(address, str) else []
-        if len(given) != 1 or not given[0].isdecimal() or not 0 < int(given[0]) < 1 << 64:
+        number = given[0] if len(given) == 1 else ""
+        if not number.isdecimal() or len(number) > 20 or not 0 < int(number) < 1 << 64:
             return None
-        found[names[device]] = int(given[0])
+        found[names[device]] = int(number)
     return found
 
 

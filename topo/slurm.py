@@ -18,11 +18,12 @@ from typing import Any
 from polyrhythm_files import LARGE, ConfigError, Document, InvalidValueError, Loc, read_text, shown
 from topo.generate import explicit
 from topo.graph import Topology
-from topo.wiring import MAX_NICS, inferred_tiers
+from topo.wiring import MAX_NICS, NAME_LEGAL, inferred_tiers
 
 MOST_NAMES = 200_000
 """Names of one list of hosts. Chosen: as in a topology file."""
 _KEYS = ("SwitchName", "Nodes", "Switches", "LinkSpeed")
+_MOST_DIGITS = 18
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 _PAIR = re.compile(r"(\w+)=(\S+)")
 _BLOCKS = "blocks have no switches; legal: a tree (topology/tree)"
@@ -176,6 +177,8 @@ def _conf_row(text: str, line: int) -> _Row:
 def _fabric(rows: Sequence[_Row], name: str, host_bps: int, fabric_bps: int) -> Topology:
     switches: dict[str, Loc] = {}
     for row in rows:
+        if bad := next((n for n in (row.name, *row.nodes) if not n.isprintable()), None):
+            raise InvalidValueError(row.loc, f"the name {shown(bad)} is wrong; {NAME_LEGAL}")
         if row.name in switches:
             raise InvalidValueError(row.loc, f"switch {row.name} is there already; legal: once")
         switches[row.name] = row.loc
@@ -219,7 +222,8 @@ def _numbers(text: str) -> Iterator[str]:
     for part in text.split(","):
         matched = _RANGE.fullmatch(part.strip())
         first, last = (matched[1], matched[2] or matched[1]) if matched else ("", "")
-        if not matched or len(last) > 18 or int(first) > int(last) or int(last) - int(first) >= MOST_NAMES:
+        short = matched is not None and max(len(first), len(last)) <= _MOST_DIGITS
+        if not short or not 0 <= int(last) - int(first) < MOST_NAMES:
             raise ValueError(f"[{shown(text)[1:-1]}] is wrong; legal: numbers and ranges such as 01-16,20")
         for number in range(int(first), int(last) + 1):
             yield str(number).zfill(len(first))

@@ -88,10 +88,16 @@ def _build(
 ) -> Topology:
     leaves = {leaf for leaf, _, _ in attached.values()}
     nics = []
+    macs: dict[str, str] = {}
     for host, settings in hosts.items():
         mac = settings.get("mac", "") if isinstance(settings, Mapping) else ""
         if mac != "" and (not isinstance(mac, str) or not _MAC.match(mac)):
             raise InvalidValueError(("hosts", host, "mac"), f"{shown(mac)} is wrong; legal: a MAC address")
+        if mac and macs.setdefault(mac.lower(), host) != host:
+            raise InvalidValueError(
+                ("hosts", host, "mac"),
+                f"{shown(mac)} is also the MAC address of {macs[mac.lower()]}; legal: of one host",
+            )
         nics.append(Nic(host, *attached[host], mac=mac, loc=("hosts", host)))
     tiers = {switch: Tier.LEAF if switch in leaves else Tier.SPINE for switch in switches}
     return wired(name, tiers, nics, [Link(*cable) for cable in cables])

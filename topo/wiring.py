@@ -12,6 +12,8 @@ from topo.graph import Host, Link, Switch, Tier, Topology
 
 DEFAULT_BPS = 100_000_000_000
 """The rate of a cable that a file gives no rate."""
+NAME_LEGAL = "legal: printable text"
+_MOST_DIGITS = 18
 MAX_NICS = 253
 """NICs of a leaf: what a generated prefix of 256 addresses holds."""
 
@@ -110,8 +112,11 @@ def wired(
 
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     """A key that sorts `eth2` before `eth10`."""
+    # Python reads no number of thousands of digits.
     return tuple(
-        (0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name) if part
+        (0, len(part.lstrip("0")), part.lstrip("0")) if part.isdecimal() else (1, 0, part)
+        for part in re.split(r"(\d+)", name)
+        if part
     )
 
 
@@ -120,7 +125,13 @@ def port_numbers(interfaces: Collection[str]) -> dict[str, int]:
 
     Where these are not different numbers from 1, interfaces count from 1 in the order of their names.
     """
-    numbers = {name: int(found[-1]) if (found := re.findall(r"\d+", name)) else 0 for name in interfaces}
+    numbers = {name: _last_number(name) for name in interfaces}
     if len(set(numbers.values())) == len(numbers) and all(0 < n < 1 << 32 for n in numbers.values()):
         return numbers
     return {name: i for i, name in enumerate(sorted(interfaces, key=natural), start=1)}
+
+
+def _last_number(name: str) -> int:
+    """The last number in a name; 0: none, or one that no port has."""
+    found = re.findall(r"\d+", name)
+    return int(found[-1]) if found and len(found[-1]) <= _MOST_DIGITS else 0

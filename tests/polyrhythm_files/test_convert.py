@@ -62,7 +62,7 @@ def test_values_are_read_and_whole_numbers_are_numbers() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"phases": []}, "phases: a list is wrong; legal: a list of 1 value or more, each a table with the keys start_ms, end_ms"),
+        ({"phases": []}, "phases: an empty list is wrong; legal: a list of 1 value or more, each a table with the keys start_ms, end_ms"),
         ({"phases": 3}, "phases: 3 is wrong; legal: a list of 1 value or more"),
         ({"phases": [{}]}, "phases[0].start_ms: missing; legal: a number from 0"),
         ({"phases": [{"start_ms": 0, "end_m": 1}]}, "phases[0].end_m: unknown key (is end_ms meant?); legal: start_ms, end_ms"),
@@ -75,7 +75,7 @@ def test_values_are_read_and_whole_numbers_are_numbers() -> None:
         ({"name": "A"}, "name: 'A' is wrong; legal: a name of small letters"),
         ({"name": None}, "name: nothing (null) is wrong; legal: a name of small letters"),
         ({"level": "mid"}, "level: 'mid' is wrong; legal: low, high"),
-        ({"level": []}, "level: a list is wrong; legal: low, high"),
+        ({"level": []}, "level: an empty list is wrong; legal: low, high"),
         ({"shape": {}}, "shape.kind: missing; legal: circle, square"),
         ({"shape": {"kind": "x"}}, "shape.kind: 'x' is wrong; legal: circle, square"),
         ({"shape": {"kind": 1}}, "shape.kind: 1 is wrong; legal: circle, square"),

@@ -173,3 +173,61 @@ def test_the_families_of_a_fabric_and_of_single_hosts() -> None:
     for wrong in ({"addresses": "ipv5"}, {"hosts": [rows[0] | {"addresses": ["ipv6"]}]}):
         with pytest.raises(ConfigError, match="addresses"):
             read_topology(value_document(given | wrong, "t.json"), (), "t")
+
+
+LAB = """topology:
+  nodes: {leaf1: {kind: x}, gpu1: {kind: linux}, gpu2: {kind: linux}}
+  links:
+    - endpoints: ["gpu1:eth1", "leaf1:INTERFACE"]
+    - endpoints: ["gpu2:eth1", "leaf1:e1-2"]
+"""
+P4LANG = """{"hosts": {"h1": {"mac": "08:00:00:00:00:01"}, "h2": {"mac": "08:00:00:00:00:0A"}},
+"switches": {"s1": {}},
+"links": [["h1", "s1-p1"], ["h2", "s1-p2"]]}"""
+ROW = "ip,DSW,PSW,ASW\n"
+ODD = "'h\\x1b[31m' is wrong; legal: printable text"
+MANY = "1" * 5000
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("t.conf", f"SwitchName=a Nodes=n[{MANY}-2]\n", ":1: [111"),
+        ("t.conf", "SwitchName=a Nodes=n1\nSwitchName=b Nodes=h\x1b[31m\n", ":2: "),
+        (
+            "t.conf",
+            "SwitchName=a Nodes=n1,h\u202e\n",
+            ":1: the name 'h\\u202e' is wrong; legal: printable text",
+        ),
+        ("t.csv", ROW + "a,G1,P1,S1\nb,h\x1b[31m,P1,S1\n", f":3: DSW: {ODD}"),
+        ("t.json", P4LANG.replace("h1", "h\\u001b[31m"), f":1: hosts.'h\\x1b[31m': the name {ODD}"),
+        (
+            "t.json",
+            P4LANG.replace("0A", "01"),
+            ":1: hosts.h2.mac: '08:00:00:00:00:01' is also the MAC address of",
+        ),
+        ("t.json", P4LANG.replace('"s1": {}', ""), ":2: switches: an empty table is wrong"),
+        ("t.yaml", LAB.replace("gpu1", '"g\\e1"').replace('""', '"'), ":"),
+        ("t.json", P4LANG.replace("hosts", "host"), "ONOS"),
+        ("t.json", "{}", ":1: kind: missing; legal: leaf_spine, three_tier, rail, explicit; or the form of"),
+        ("t.yaml", "", ":1: nothing (null) is wrong; legal: a table with leaf_spine"),
+        ("t.json", "[]", ":1: an empty list is wrong; legal: "),
+    ],
+)
+def test_a_file_of_another_program_that_is_none_is_one_line(tmp_path, capsys, name, text, said) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    for action in ("show", "import"):
+        assert main(["topo", action, str(path)]) == 2
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert shown.err.startswith(f"{path}:")
+        assert said in shown.err
+        assert shown.err.count("\n") == 1
+        assert "digits" not in shown.err
+
+
+def test_an_interface_may_have_a_number_that_no_port_has(tmp_path) -> None:
+    path = tmp_path / "lab.clab.yaml"
+    path.write_text(LAB.replace("INTERFACE", f"e1-{MANY}"))
+    assert {h.name: h.leaf_port for h in load_topology(path).hosts} == {"gpu1": 2, "gpu2": 1}

@@ -174,7 +174,7 @@ def changed(*path: str | int, to: object) -> dict:
     [
         ("", ":1: not JSON: Expecting value (column 1)"),
         ("{]", ":1: not JSON: Expecting property name enclosed in double quotes (column 2)"),
-        ("[]", ":1: a list is wrong; legal: a table with the keys links, jobs, step_deg"),
+        ("[]", ":1: an empty list is wrong; legal: a table with the keys links, jobs, step_deg"),
         ('{"links": [], "links": []}', "links: this key is there twice; first in line 1"),
         ("[" * 100_000, "nested deeper than 64 levels"),
         ("\ufeff{}", ":1: links: missing; legal: a list"),
@@ -194,7 +194,7 @@ def changed(*path: str | int, to: object) -> dict:
         (changed("jobs", 0, "phases", 0, "end_ms", to=41), "jobs[0].phases[0].end_ms: 41 is past the period; legal: 0 to 40"),
         (changed("jobs", 0, "phases", 0, "start_ms", to=11), "jobs[0].phases[0].end_ms: 10 is before start_ms; legal: 11 to 40"),
         (changed("jobs", 0, "phases", 0, "gbps", to=-1), "jobs[0].phases[0].gbps: -1 is wrong; legal: a number from 0 to 1000000"),
-        (changed("jobs", 0, "phases", 0, to=[]), "jobs[0].phases[0]: a list is wrong; legal: a table with the keys start_ms, end_ms, gbps"),
+        (changed("jobs", 0, "phases", 0, to=[]), "jobs[0].phases[0]: an empty list is wrong; legal: a table with the keys start_ms, end_ms, gbps"),
         (changed("jobs", 0, "phases", to=[phase(0, 10), phase(5, 6)]), "jobs[0].phases[1].start_ms: 5 is inside phases[0]"),
         (task({"a": (0.001, [phase(0, 0.0005)]), "b": (10_000, [phase(0, 1)])}), "its circle would have"),
     ],

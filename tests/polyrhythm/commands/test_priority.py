@@ -156,10 +156,10 @@ def test_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ("text", "says"),
     [
         ("{", ":1: not JSON: Expecting property name enclosed in double quotes (column 2)"),
-        ("[]", ":1: a list is wrong; legal: a table with the keys links, jobs"),
+        ("[]", ":1: an empty list is wrong; legal: a table with the keys links, jobs"),
         ('{"links": {}}', "jobs: missing; legal: a list"),
         ('{"links": {}, "jobs": [], "x": 1}', "x: unknown key; legal: links, jobs"),
-        ('{"links": {}, "jobs": {}}', "jobs: a table is wrong; legal: a list"),
+        ('{"links": {}, "jobs": {}}', "jobs: an empty table is wrong; legal: a list"),
         ('{"links": {"l": 5}, "jobs": []}', "links.l: 5 is wrong; legal: a table with the keys gbps"),
         ('{"links": {"l": {"gbps": 0}}, "jobs": []}', "links.l.gbps: 0 is wrong; legal: a number from 1e-09"),
         ('{"links": {"l": {"gbps": NaN}}, "jobs": []}', "NaN is no number"),
