@@ -9,13 +9,15 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from polyrhythm.subcommands import CommandParser
 
 SHELLS = ("bash", "zsh", "fish")
+Completer = Callable[..., list[str]]
+_POLICY_OPTIONS = frozenset({"--policy", "--policies", "--compare", "--algorithm"})
 
 
 class CompletionError(ValueError):
@@ -53,7 +55,44 @@ def complete(parser: CommandParser, environment: Mapping[str, str]) -> None:
         if word in chosen.commands:
             chosen = chosen.commands[word]
             chosen.add_options()
+    for action in chosen._actions:
+        if (completer := _completer(action)) is not None:
+            action.completer = completer  # type: ignore[attr-defined]
     argcomplete.autocomplete(parser)
+
+
+def _completer(action: argparse.Action) -> Completer | None:
+    """What completes the values of an option or positional; None: its choices, or files."""
+    metavar = action.metavar if isinstance(action.metavar, str) else ""
+    if action.choices is not None:
+        return None
+    # The trace of `sim` may be a scenario. Some commands take a file with a scenario, and no name.
+    scenarios = "SCENARIO" in metavar or action.option_strings == ["--trace"]
+    policies = "POLICY" in metavar or not _POLICY_OPTIONS.isdisjoint(action.option_strings)
+    if not policies and (not scenarios or action.type is Path):
+        return None
+    several = metavar in ("NAMES", "NAME,NAME")
+
+    def offered(prefix: str, **_: Any) -> list[str]:
+        from argcomplete.completers import FilesCompleter
+
+        names = [*(_shipped() if scenarios else ()), *(_registered() if policies else ())]
+        before, comma, _last = prefix.rpartition(",") if several else ("", "", "")
+        files = FilesCompleter()(prefix) if scenarios else []
+        return [*(f"{before}{comma}{name}" for name in names), *files]
+
+    return offered
+
+
+def _shipped() -> list[str]:
+    """The names of the scenarios that come with Polyrhythm."""
+    return sorted(path.stem for path in (Path(__file__).parent / "scenarios").glob("*.yaml"))
+
+
+def _registered() -> tuple[str, ...]:
+    from controller.planner.registry import registered
+
+    return registered()
 
 
 def script(shell: str) -> str:

@@ -56,6 +56,16 @@ def install(home: Path, *shell: str) -> str:
         ("polyrhythm jobs list --j", {"--json "}, {"--token"}),
         ("polyrhythm bench plan --se", {"--seed "}, {"--json "}),
         ("polyrhythm route --order ", {"given", "largest"}, {"intensity"}),
+        ("polyrhythm plan tw", {"two_vgg19 "}, {"crux"}),
+        ("polyrhythm run two_vgg19 co", {"collide", "contend"}, {"two_vgg19"}),
+        ("polyrhythm sim --trace sn", {"snapshot1", "snapshot2"}, {"two_vgg19"}),
+        ("polyrhythm plan two_vgg19 --policy cru", {"crux", "crux-fair"}, {"ecmp"}),
+        ("polyrhythm plan two_vgg19 --policy=cas", {"cassini "}, {"ecmp"}),
+        ("polyrhythm sim --policy crux,dl", {"crux,dlb "}, {"dlb"}),
+        ("polyrhythm run --compare spray,tac", {"spray,taccl "}, {"taccl"}),
+        ("polyrhythm route --algorithm gre", {"greedy "}, {"ecmp"}),
+        ("polyrhythm apply c", {"cluster", "collide", "cassini", "crux"}, {"ecmp"}),
+        ("polyrhythm controller --policy spr", {"spray "}, {"crux"}),
     ],
 )
 def test_tab_offers_what_the_command_takes(home: Path, line: str, some: set[str], none: set[str]) -> None:
