@@ -42,7 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "check: check the configuration and end; mltcp load|unload|status: MLTCP for the kernel's TCP; "
         "without an action: run the agent",
     )
-    parser.add_argument("--export", action="store_true", help="env: as shell commands")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--export", action="store_true", help="env: as shell commands")
+    form.add_argument(
+        "--json", action="store_true", help="env and check: print JSON, as the other actions always do"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -56,9 +60,15 @@ def run(args: argparse.Namespace) -> int:
             return 0
         if action == "check" and not rest:
             _checked(args.config)
+            if args.json:
+                print(json.dumps({"file": str(args.config), "mistakes": []}))
             return 0
         if action == "env" and len(rest) == 1:
-            for name, value in nccl_environment(load_config(args.config), rest[0]).items():
+            environment = nccl_environment(load_config(args.config), rest[0])
+            if args.json:
+                print(json.dumps(environment, indent=2))
+                return 0
+            for name, value in environment.items():
                 print(_export(name, value) if args.export else f"{name}={value}")
             return 0
         if action == "profile" and rest:

@@ -271,6 +271,20 @@ def test_a_configuration_that_is_not_there(tmp_path: Path) -> None:
     assert (done.returncode, "No such file" in done.stderr) == (2, True)
 
 
+def test_check_and_env_print_one_json_document(tmp_path: Path, addresses: Addresses) -> None:
+    file = tmp_path / "agent.toml"
+    file.write_text(config_text("h2", addresses["h2"], controller="127.0.0.1:1", addresses=addresses))
+    done = command("check", "--json", "--config", str(file))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == {"file": str(file), "mistakes": []}
+    done = command("env", "a", "--json", "--config", str(file))
+    assert (done.returncode, done.stderr) == (0, "")
+    plain = command("env", "a", "--config", str(file)).stdout
+    assert [f"{k}={v}" for k, v in json.loads(done.stdout).items()] == plain.splitlines()
+    refused = command("env", "a", "--json", "--export", "--config", str(file))
+    assert (refused.returncode, refused.stdout) == (2, "")
+
+
 def test_the_schema_is_published_and_complete() -> None:
     done = command("schema")
     schema = json.loads(done.stdout)
