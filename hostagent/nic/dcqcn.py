@@ -45,8 +45,14 @@ class DcqcnProfile:
     ack_every: int
 
     @staticmethod
-    def scaled(rate_bps: int, packet_bytes: int) -> DcqcnProfile:
+    def scaled(rate_bps: int, packet_bytes: int, slowest_bps: int | None = None) -> DcqcnProfile:
         """The profile for a link of `rate_bps` with frames of `packet_bytes`.
+
+        The parameters of a real NIC are times and rates, the same whatever its line rate is (R_AI 40 Mbit/s,
+        a timer of 300 us). So all NICs of a fabric take one profile: that of their fastest, `rate_bps`, and
+        of their slowest, `slowest_bps` (None: the same), for the least rate and the time-outs, which have to
+        outlast a full queue of the slowest link. If each NIC took the profile of its own rate, flows of slow
+        NICs would recover later than those of fast ones and get less of a link that they share.
 
         The real thing, at 50 Gbit/s: CNP interval 50 us, alpha timer 55 us, increase timer 125-300 us,
         byte counter 10 MB, R_AI 40 Mbit/s, g = 1/256 to 1/16, five steps of fast recovery; a phase of
@@ -75,6 +81,8 @@ class DcqcnProfile:
         by the thesis' F, 0.34 with the same window for both); alone a phase takes one frame longer.
         """
         frame_ns = 8e9 * packet_bytes / rate_bps
+        slowest_bps = slowest_bps or rate_bps
+        slowest_frame_ns = 8e9 * packet_bytes / slowest_bps
         return DcqcnProfile(
             cnp_interval_ns=int(4 * frame_ns),
             g=1 / 16,
@@ -85,9 +93,9 @@ class DcqcnProfile:
             fast_recovery_steps=1,
             additive_bps=rate_bps / 25,
             hyper_bps=rate_bps / 10,
-            min_rate_bps=rate_bps / 50,
-            retransmit_ns=int(160 * frame_ns),
-            ack_timeout_ns=int(10_240 * frame_ns),
+            min_rate_bps=slowest_bps / 50,
+            retransmit_ns=int(160 * slowest_frame_ns),
+            ack_timeout_ns=int(10_240 * slowest_frame_ns),
             window_packets=40,
             mltcp_packets=(16, 64),
             ack_every=16,

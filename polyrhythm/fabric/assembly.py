@@ -16,7 +16,8 @@ from bmv2.server import SwitchServer, serve
 from controller.model import TRAFFIC_CLASSES
 from controller.wire import agent_pb2
 from hostagent.host import EmulatedHost, Skew
-from hostagent.nic.roce import mac_bytes
+from hostagent.nic.dcqcn import DcqcnProfile
+from hostagent.nic.roce import mac_bytes, overhead_bytes
 from hostagent.rails import Rails
 from hostagent.session import ControllerSession
 from polyrhythm.fabric.boundary import SILENCE_S, CableOrder, FabricBoundary
@@ -228,6 +229,8 @@ class EmbeddedFabric:
         topology = self.scenario.topology
         host = topology.host[name]
         nics = topology.machines[host.machine]
+        rates = [h.rate_bps for h in topology.hosts]
+        frame_bytes = self.scenario.packet_bytes + overhead_bytes(host.ip)
         self._cables[name] = self._arrival(host.leaf, host.leaf_port)
         return EmulatedHost(
             name=name,
@@ -238,6 +241,7 @@ class EmbeddedFabric:
             clock=self.heap,
             transmit=self._cables[name],
             send=partial(self._to_controller, nics[0].name),
+            dcqcn=DcqcnProfile.scaled(max(rates), frame_bytes, min(rates)),
             mtu=self.scenario.packet_bytes,
             seed=seed,
             addresses={h.name: h.ip for h in topology.hosts},

@@ -8,6 +8,7 @@ program does.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -34,11 +35,14 @@ PAYLOAD = 1024
 
 
 class OneLink:
-    """`pairs` hosts on each side: h0 to h(pairs - 1) on the left, the others on the right."""
+    """`pairs` hosts on each side: h0 to h(pairs - 1) on the left, the others on the right. `rates_bps`: the
+    rates of the NICs of each pair, RATE if it is empty. The cable has RATE.
+    """
 
-    def __init__(self, pairs: int, *, seed: int = 1) -> None:
+    def __init__(self, pairs: int, *, seed: int = 1, rates_bps: Sequence[int] = ()) -> None:
         self.heap = EventHeap()
-        self.profile = DcqcnProfile.scaled(RATE, FRAME)
+        rates = 2 * list(rates_bps or [RATE] * pairs)
+        self.profile = DcqcnProfile.scaled(max(rates), FRAME, min(rates))
         self._pairs = pairs
         self._random = random.Random(seed)
         self._ramp = [0] * (BUFFER_PACKETS + 1)
@@ -48,14 +52,14 @@ class OneLink:
                 self._ramp[depth] = probability
         self.nics = [
             EmulatedNic(
-                f"h{i}", self.ip(i), f"02:00:00:00:00:{i + 1:02x}", "02:ff:00:00:00:01", RATE,
+                f"h{i}", self.ip(i), f"02:00:00:00:00:{i + 1:02x}", "02:ff:00:00:00:01", rate,
                 clock=self.heap, transmit=partial(self._enter, i), dcqcn=self.profile, seed=seed,
             )
-            for i in range(2 * pairs)
+            for i, rate in enumerate(rates)
         ]  # fmt: skip
         self._place = {nic.ip: i for i, nic in enumerate(self.nics)}
         self.cable = [self._port(self._leave) for _ in range(2)]
-        self._down = [self._port(partial(self._arrive, nic)) for nic in self.nics]
+        self._down = [self._port(partial(self._arrive, nic), nic.rate_bps) for nic in self.nics]
 
     @staticmethod
     def ip(host: int) -> str:
@@ -75,8 +79,8 @@ class OneLink:
         self.heap.call_at(until_ns, stop)
         self.heap.run()
 
-    def _port(self, deliver: Any) -> SwitchPort:
-        port = SwitchPort(1, self.heap, deliver, rate_bps=RATE, queues=8, queue_packets=BUFFER_PACKETS)
+    def _port(self, deliver: Any, rate_bps: int = RATE) -> SwitchPort:
+        port = SwitchPort(1, self.heap, deliver, rate_bps=rate_bps, queues=8, queue_packets=BUFFER_PACKETS)
         port.reset(self._egress)
         return port
 
