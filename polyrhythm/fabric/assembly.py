@@ -229,7 +229,9 @@ class EmbeddedFabric:
         topology = self.scenario.topology
         host = topology.host[name]
         nics = topology.machines[host.machine]
-        rates = [h.rate_bps for h in topology.hosts]
+        # NICs that no job uses, such as that of a host that floods the fabric, are no reference.
+        used = {name for w in self.scenario.workloads for name in w.job.hosts}
+        rates = [h.rate_bps for h in topology.hosts if h.name in used]
         frame_bytes = self.scenario.packet_bytes + overhead_bytes(host.ip)
         self._cables[name] = self._arrival(host.leaf, host.leaf_port)
         return EmulatedHost(
