@@ -17,6 +17,7 @@ from controller.interleave.jitter import PRIME, draw
 from controller.interleave.joint.fair_rates import fair_rates, room_below
 from controller.interleave.joint.instance import Instance
 from controller.interleave.joint.sharing_groups import SharingGroup
+from controller.interleave.joint.steady_rates import SENT, steady_rates_of
 from controller.interleave.slot_tolerance import REST, SETTLE_NS, TOUCH, HeldJob, later_by, slot_tolerances
 from controller.model import REALIGN
 
@@ -42,8 +43,8 @@ class FluidArrays(NamedTuple):
     `uncontended_size`. An iteration that is ready more than `late` after its slot waits for the next one. If
     it begins more than `gap` after it (TOUCH of its period included), all slots of its `slot_set` move later
     (`later_by`). The first iteration of a run waits for its slot. By step: `up`, `rate`, `compute`. By
-    stream: `job`, `flows`, `relative_size`, and its links, `at[s]` to `at[s + 1]` of `link`. By link:
-    `capacity`, and `queues` as in `Instance`.
+    stream: `job`, `flows`, `relative_size`, `steady` (see `steady_rates`), and its links, `at[s]` to
+    `at[s + 1]` of `link`. By link: `capacity`, and `queues` as in `Instance`.
     """
 
     first: Ints
@@ -58,6 +59,7 @@ class FluidArrays(NamedTuple):
     job: Ints
     flows: Floats
     relative_size: Floats
+    steady: Floats
     at: Ints
     link: Ints
     capacity: Floats
@@ -101,6 +103,7 @@ def fluid_arrays(
         job=np.array([place[s.job] for s in group.streams], dtype=np.int64),
         flows=np.array([s.count for s in group.streams], dtype=np.float64),
         relative_size=np.array([s.relative_size for s in group.streams], dtype=np.float64),
+        steady=np.array(steady_rates_of(instance, group, factors), dtype=np.float64),
         at=np.cumsum([0, *(len(s.links) for s in group.streams)]).astype(np.int64),
         link=np.array([number[k] for s in group.streams for k in s.links], dtype=np.int64),
         capacity=np.array([instance.capacity_bps[k] / 1e9 for k in links], dtype=np.float64),
@@ -198,6 +201,7 @@ class _PlainFluid:
         self._job: list[int] = arrays.job.tolist()
         self._flows: list[float] = arrays.flows.tolist()
         self._relative_size: list[float] = arrays.relative_size.tolist()
+        self._steady: list[float] = arrays.steady.tolist()
         at: list[int] = arrays.at.tolist()
         link: list[int] = arrays.link.tolist()
         self._links = [link[a:b] for a, b in pairwise(at)]
@@ -339,7 +343,13 @@ class _PlainFluid:
             found = fair_rates(room, flows, weights, caps, links, self._queues)
             for s, rate in zip(level, found, strict=True):
                 rates[s] = rate
-            room = room_below(room, flows, found, links)
+            seen = [s for s in streams if s in active or self._steady[s] != SENT]
+            room = room_below(
+                room,
+                [self._flows[s] for s in seen],
+                [rates[s] if self._steady[s] == SENT else self._steady[s] for s in seen],
+                [self._links[s] for s in seen],
+            )
         return rates
 
     def _weight(self, s: int) -> float:

@@ -9,6 +9,7 @@ from controller.interleave.joint import fair_rates
 from controller.interleave.joint.fair_rates import FULL
 from controller.interleave.joint.fluid import DONE_BITS, STAIRS, FluidArrays
 from controller.interleave.joint.kernel_state import FluidState, inlined
+from controller.interleave.joint.steady_rates import SENT
 
 _queued = inlined(fair_rates.queued)
 _behind = inlined(fair_rates.behind)
@@ -228,7 +229,8 @@ def set_rates(x: FluidArrays, y: FluidState, now: float) -> int:
                     m = level * len(x.capacity) + k
                     used = 0.0
                     for n in range(using_at[m], using_at[m + 1]):
-                        used += x.flows[using[n]] * y.rate[using[n]]
+                        s = using[n]
+                        used += x.flows[s] * (y.rate[s] if x.steady[s] == SENT else x.steady[s])
                     room = max(0.0, y.room[level, k] - used)
                     touched[stay] = k
                     stay += room != y.room[level + 1, k]

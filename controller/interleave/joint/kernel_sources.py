@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from controller.interleave import jitter, slot_tolerance
-from controller.interleave.joint import fair_rates, fluid
+from controller.interleave.joint import fair_rates, fluid, steady_rates
 
 SOURCES = (
     *(str(Path(__file__).with_name(name)) for name in ("kernel.py", "kernel_rates.py", "kernel_state.py")),
@@ -14,4 +14,5 @@ SOURCES = (
     fluid.__file__,
     jitter.__file__,
     slot_tolerance.__file__,
+    steady_rates.__file__,
 )

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from controller.interleave.joint import fluid
 from controller.interleave.joint.fluid import Floats, FluidArrays, Ints
 from controller.interleave.joint.kernel_sources import SOURCES
+from controller.interleave.joint.steady_rates import SENT
 from controller.kernel import compiler
 
 Bools = NDArray[np.bool_]
@@ -135,8 +136,15 @@ def started(x: FluidArrays, starts: Floats) -> FluidState:
             using[next_at[m]] = s
             next_at[m] += 1
     room = np.zeros((levels, links))
-    for level in range(levels):
-        room[level] = x.capacity
+    room[0] = x.capacity
+    for level in range(levels - 1):
+        for k in range(links):
+            m = level * links + k
+            used = 0.0
+            for n in range(using_at[m], using_at[m + 1]):
+                s = using[n]
+                used += 0.0 if x.steady[s] == SENT else x.flows[s] * x.steady[s]
+            room[level + 1, k] = max(0.0, room[level, k] - used)
     return FluidState(
         timer,
         np.full(jobs, np.inf),
