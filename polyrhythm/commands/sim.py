@@ -26,9 +26,11 @@ from controller.planner.options import (
     policy_of,
     with_typed_options,
 )
+from polyrhythm.folder_lock import alone_in
+from polyrhythm.paper.harness import not_written, refused
 from polyrhythm.progress import Bar
 from polyrhythm.simulated_workload import ClusterOptions, SimulatedWorkload, load_workload, settings_of
-from polyrhythm.subcommands import integer, unwritable
+from polyrhythm.subcommands import integer
 from sim import figures
 from sim.checkpoint import fingerprint, load, save
 from sim.cluster import Cluster, JobRequest, WorkloadError
@@ -179,7 +181,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Simulate each policy in turn and print a summary. Returns 2 for bad input."""
+    """Simulate each policy in turn and print a summary. Returns 1 if the disk is full, 2 for bad input."""
     try:
         workload = _workload(args)
         cluster, requests = workload.cluster, workload.requests
@@ -192,18 +194,24 @@ def run(args: argparse.Namespace) -> int:
             samples_s=args.samples_s,
         )
         failures = _failures(args)
-        simulations = {
-            name: _simulate(args, cluster, requests, replace(settings, policy=name), failures)
-            for name in dict.fromkeys(args.policy.split(","))
-        }
-        documents = [summary(s) for s in simulations.values()]
-        files = _write(args, simulations, documents, workload.marking) if args.out else []
     except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
+        return refused(str(error))
     except OSError as error:
-        print(f"{error.filename or args.out}: {error.strerror or error}", file=sys.stderr)
-        return 2
+        return refused(f"{error.filename}: {error.strerror or error}")
+    try:
+        if args.out:
+            args.out.mkdir(parents=True, exist_ok=True)
+        with alone_in(args.out):
+            simulations = {
+                name: _simulate(args, cluster, requests, replace(settings, policy=name), failures)
+                for name in dict.fromkeys(args.policy.split(","))
+            }
+            documents = [summary(s) for s in simulations.values()]
+            files = _write(args, simulations, documents, workload.marking) if args.out else []
+    except ValueError as error:
+        return refused(str(error))
+    except OSError as error:
+        return not_written(error, args.out)
     if args.json:
         print(json.dumps({"policies": documents, "files": [str(f) for f in files]}, indent=2))
     else:
@@ -287,10 +295,6 @@ def _simulate(
     path = _checkpoint(args.out, settings.policy) if args.out else None
     memory = None
     if path is not None:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise WorkloadError(unwritable(error, path.parent)) from None
         memory = None if args.fresh else load(path, mark)
     if memory is not None:
         print(f"{settings.policy}: continuing from {memory.now / 1e12:.0f} s of {path}", file=sys.stderr)

@@ -6,8 +6,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from controller.kernel import cold
+from polyrhythm.folder_lock import alone_in
 from polyrhythm.paper.harness import not_written
 from polyrhythm.paper.resumable import LINES_S, Row, Task, append_row, kept, write_rows
 from polyrhythm.progress import Bar
@@ -60,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Simulate what has no row yet, and write the tables. Returns 1 if a simulation failed, if the disk is
-    full, and without Dask or pyarrow; 2 for bad input."""
+    full, and without Dask or pyarrow; 2 for bad input. SIGTERM stops it as Ctrl-C does."""
     if not (available() and parquet_available()):
         print("sweep: needs Dask and pyarrow: pip install 'polyrhythm[sweep]'", file=sys.stderr)
         return 1
@@ -72,8 +76,9 @@ def run(args: argparse.Namespace) -> int:
         workloads = _workloads(sweep)
         try:
             out.mkdir(parents=True, exist_ok=True)
-            rows, failed = _measured(args, sweep.points, workloads, out / "rows.jsonl")
-            files = write_results(out, sweep.points, rows)
+            with alone_in(out):
+                rows, failed = _measured(args, sweep.points, workloads, out / "rows.jsonl")
+                files = write_results(out, sweep.points, rows)
         except OSError as error:
             return not_written(error, out)
     except ValueError as error:
@@ -148,26 +153,45 @@ def _measured(
                 append_row(path, task[point], found, SOURCES)
             bar.step(len(rows) + len(failed))
 
+        def idle() -> None:
+            print(f"--cluster: {args.cluster} has no worker; waiting for one ...", file=sys.stderr)
+
         try:
-            measure_all(
-                todo,
-                {digests[_inputs_of(point)]: workloads[_inputs_of(point)] for point in todo},
-                [digests[_inputs_of(point)] for point in todo],
-                address=args.cluster,
-                workers=args.workers,
-                done=done,
-            )
+            with _terminable():
+                measure_all(
+                    todo,
+                    {digests[_inputs_of(point)]: workloads[_inputs_of(point)] for point in todo},
+                    [digests[_inputs_of(point)] for point in todo],
+                    address=args.cluster,
+                    workers=args.workers,
+                    done=done,
+                    idle=idle,
+                )
         except OSError:
             # The command says what could not be written.
             raise
         except BaseException:
-            print(
-                f"stopped after {len(rows)} of {len(points)} simulations; {path} has them; the same command "
-                "continues from there",
-                file=sys.stderr,
-            )
+            if rows:
+                print(
+                    f"stopped after {len(rows)} of {len(points)} simulations; {path} has them; the same "
+                    "command continues from there",
+                    file=sys.stderr,
+                )
             raise
     return rows, failed
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM raises KeyboardInterrupt in this block, so that Dask's processes end in order."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _named(point: Point) -> dict[str, Any]:

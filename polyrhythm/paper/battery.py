@@ -10,10 +10,12 @@ import signal
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from polyrhythm.folder_lock import FolderInUseError, alone_in
 from polyrhythm.paper.battery_generator import MOST_JOBS, BatteryScenario, draw
 from polyrhythm.paper.battery_metrics import UNEQUAL, totals
 from polyrhythm.paper.battery_rows import ALONE, DRAWS, ECMP, OURS, POLICIES, scenario_row
@@ -118,12 +120,17 @@ def run(args: argparse.Namespace) -> int:
     if args.out is None:
         return _battery(args, None)
     out = args.out if args.only is None else args.out / f"only-{args.only}"
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        print(unwritable(error), file=sys.stderr)
-        return 2
-    return _battery(args, out)
+    with ExitStack() as stack:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(alone_in(out))
+        except OSError as error:
+            print(unwritable(error), file=sys.stderr)
+            return 2
+        except FolderInUseError as error:
+            print(error, file=sys.stderr)
+            return 2
+        return _battery(args, out)
 
 
 def _battery(args: argparse.Namespace, out: Path | None) -> int:

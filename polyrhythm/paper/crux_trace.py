@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from controller.kernel import available
+from polyrhythm.folder_lock import alone_in
+from polyrhythm.paper import harness
 from polyrhythm.paper.charts import draw_bars
 from polyrhythm.paper.crux_trace_fabrics import cluster
 from polyrhythm.paper.crux_trace_jobs import BUSY, TraceSpec, requests
@@ -122,7 +124,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Simulate the missing moments, write and print. Returns 1 without Numba, 2 for bad input."""
+    """Simulate the missing moments, write and print. Returns 1 without Numba or space for the files, 2 for
+    bad input."""
     samples, window = (4, 4.0) if args.quick else (args.samples, args.window_s)
     for name, value, least, most in (
         ("days", args.days, 0.01, 1000),
@@ -143,10 +146,15 @@ def run(args: argparse.Namespace) -> int:
     policies = [name for name in POLICIES if not (args.without_ours and name.startswith("ours"))]
     try:
         jobs = {name: len(requests(spec, name)) for name in spec.fabrics}
+    except ValueError as error:
+        return harness.refused(str(error))
+    except OSError as error:
+        return harness.refused(f"{error.filename}: {error.strerror}")
+    try:
         if args.out:
             args.out.mkdir(parents=True, exist_ok=True)
         began = time.perf_counter()
-        with spawned_pool(args.workers) as pool:
+        with alone_in(args.out), spawned_pool(args.workers) as pool:
             store = Store(pool, args.out / _DONE if args.out else None)
             level = None if args.volume is not None else calibrate(spec, store)
             spec = replace(spec, volume=level.volume if level else args.volume)
@@ -159,11 +167,9 @@ def run(args: argparse.Namespace) -> int:
             report["figures"] = draw(args.out, report["fabrics"])
             (args.out / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
+        return harness.refused(str(error))
     except OSError as error:
-        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
-        return 2
+        return harness.not_written(error, args.out)
     print(json.dumps(report, indent=2) if args.json else to_text(report))
     return 0
 

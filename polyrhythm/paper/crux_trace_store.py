@@ -14,7 +14,7 @@ from polyrhythm.paper.crux_trace_jobs import TraceSpec
 from polyrhythm.paper.crux_trace_moment import POLICIES, Moment, measure
 from polyrhythm.paper.resumable import mark as program_mark
 from polyrhythm.progress import Bar
-from sim.output import versions
+from sim.output import replace_file, versions
 
 Key = tuple[str, int, str]
 """Fabric, number of the moment, and policy by its name in the report."""
@@ -58,14 +58,16 @@ class Store:
                 file.write(json.dumps({"mark": digest, "key": key, "moment": asdict(moment)}) + "\n")
 
     def _read(self, path: Path) -> None:
-        """Read the file. An incomplete line, which a kill can leave, is removed."""
+        """Read the file. Lines that are no results, for example one that a kill has left incomplete, are
+        removed."""
         whole = []
-        for line in path.read_text(encoding="utf-8").splitlines():
+        for line in path.read_bytes().splitlines():
             try:
                 entry = json.loads(line)
                 fabric, sample, policy = entry["key"]
                 self._done[entry["mark"], (fabric, sample, policy)] = Moment(**entry["moment"])
-            except (json.JSONDecodeError, KeyError, TypeError, ValueError):
+            except (KeyError, TypeError, ValueError, RecursionError):
                 continue
-            whole.append(line + "\n")
-        path.write_text("".join(whole), encoding="utf-8")
+            whole.append(line + b"\n")
+        # A kill or a full disk must leave the old file or the new one.
+        replace_file(path, b"".join(whole))

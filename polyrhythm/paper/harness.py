@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.kernel import available
+from polyrhythm.folder_lock import FolderInUseError, alone_in
 from polyrhythm.subcommands import unwritable
 
 Report = dict[str, Any]
@@ -86,12 +87,15 @@ def run(
         # Before the measurement, so that an illegal folder is reported at once.
         if out:
             out.mkdir(parents=True, exist_ok=True)
-        began = time.perf_counter()
-        found = experiment()
-        report = {**found.report, "seconds": round(time.perf_counter() - began, 1)}
-        if out:
-            report["figures"] = found.write(out)
-            (out / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        with alone_in(out):
+            began = time.perf_counter()
+            found = experiment()
+            report = {**found.report, "seconds": round(time.perf_counter() - began, 1)}
+            if out:
+                report["figures"] = found.write(out)
+                (out / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    except FolderInUseError as error:
+        return refused(str(error))
     except OSError as error:
         return not_written(error, out)
     print(json.dumps(report, indent=2) if args.json else to_text(report))

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from polyrhythm.folder_lock import FolderInUseError, alone_in
 from polyrhythm.paper import harness
 from polyrhythm.paper.overview_html import to_html
 from polyrhythm.paper.overview_rows import ABSENT, EXTRACTORS, LEFT_OUT, Figure
@@ -71,13 +72,30 @@ def run(args: argparse.Namespace) -> int:
         if getattr(args, option) < least:
             return harness.refused(f"--{option}: {getattr(args, option)}; legal: a whole number from {least}")
     out: Path = args.out or Path("papers")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with alone_in(out):
+            document, failed = _report(args, out)
+    except FolderInUseError as error:
+        return harness.refused(str(error))
+    except OSError as error:
+        return harness.not_written(error, out)
+    print(json.dumps(document, indent=2) if args.json else _text(document, out))
+    return int(failed)
+
+
+def _report(args: argparse.Namespace, out: Path) -> tuple[dict[str, Any], bool]:
+    """Run the experiments and write the report into the folder. Returns it, and whether one failed.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
     names = [name for name in EXTRACTORS if not args.only or name in args.only]
     rows: list[Figure] = []
     outcomes: list[dict[str, str]] = []
     charts: dict[str, list[str]] = {}
     failed = False
     try:
-        out.mkdir(parents=True, exist_ok=True)
         with Bar("paper all", len(names), lines_s=30, unit="experiments") as bar:
             for done, name in enumerate(names, start=1):
                 words = command(name, args)
@@ -121,8 +139,6 @@ def run(args: argparse.Namespace) -> int:
         }
         replace_file(out / "report.html", to_html(rows, _facts(args), outcomes, charts).encode())
         replace_file(out / "report.json", (json.dumps(document, indent=2) + "\n").encode())
-    except OSError as error:
-        return harness.not_written(error, out)
     except KeyboardInterrupt:
         print(
             f"stopped in experiment {len(outcomes) + 1} of {len(names)}; {out} has what is finished; "
@@ -130,8 +146,7 @@ def run(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         raise
-    print(json.dumps(document, indent=2) if args.json else _text(document, out))
-    return int(failed)
+    return document, failed
 
 
 def command(name: str, args: argparse.Namespace) -> list[str]:

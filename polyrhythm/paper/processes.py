@@ -4,13 +4,19 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context, parent_process
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 def end_with_parent() -> None:
@@ -25,9 +31,43 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def spawned_pool(workers: int) -> ProcessPoolExecutor:
-    """A pool of new processes, none of which outlives this one."""
-    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=end_with_parent)
+class _Pool(ProcessPoolExecutor):
+    """A pool that starts its processes, in `submit`, so that they ignore Ctrl-C. Their parent ends them."""
+
+    def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
+        with _ignored_interrupts():
+            return super().submit(fn, *args, **kwargs)
+
+
+@contextmanager
+def spawned_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """A pool of new processes, none of which outlives this one. An error in the block ends them at once."""
+    others = set(active_children())
+    with _Pool(workers, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
+        try:
+            yield pool
+        except BaseException:
+            # Without this, the pool would wait for the running tasks, whatever the error. A signal that
+            # Python handles would too, where the system gives it to another thread than the main one.
+            for child in set(active_children()) - others:
+                child.kill()
+            # The pool's thread ends here: Python 3.11 wakes one that is left over at its exit through a pipe
+            # that the thread closes meanwhile, with a traceback, or it waits for ever.
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+@contextmanager
+def _ignored_interrupts() -> Iterator[None]:
+    """Processes that start within this context ignore Ctrl-C of the terminal."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def run_command_apart(words: Sequence[str], printed: Path, log: Path) -> int:

@@ -4,20 +4,17 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
-from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
-from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
 from polyrhythm.paper.processes import spawned_pool
 from polyrhythm.progress import Bar
+from sim.output import replace_file
 
 LINES_S = 30.0
 """Without a terminal, a progress line is printed this often. Chosen."""
@@ -46,21 +43,29 @@ def mark(program: tuple[str, ...] = PROGRAM) -> str:
 def kept(path: Path | None, tasks: Sequence[Task], program: tuple[str, ...] = PROGRAM) -> dict[Task, Row]:
     """The rows of `tasks` that an earlier run of the same program has stored at `path`.
 
-    An incomplete line, which a kill can leave, is ignored.
+    Lines that are no rows, for example one that a kill has left incomplete, are ignored.
     """
     if path is None or not path.exists():
         return {}
-    now, known = mark(program), {json.dumps(task): task for task in tasks}
+    known = {json.dumps(task): task for task in tasks}
     found: dict[Task, Row] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for _, name, row in _stored(path, program):
+        task = known.get(name)
+        if task is not None:
+            found[task] = row
+    return found
+
+
+def _stored(path: Path, program: tuple[str, ...]) -> Iterator[tuple[bytes, str, Row]]:
+    """Each line of `path` that is a row of this program, its task as JSON, and the row."""
+    now = mark(program)
+    for line in path.read_bytes().splitlines():
         try:
             entry = json.loads(line)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             continue
-        task = known.get(json.dumps(entry["task"]))
-        if entry["mark"] == now and task is not None:
-            found[task] = entry["row"]
-    return found
+        if isinstance(entry, dict) and entry.get("mark") == now and isinstance(entry.get("row"), dict):
+            yield line, json.dumps(entry.get("task")), entry["row"]
 
 
 def collect(
@@ -74,28 +79,19 @@ def collect(
     found = kept(path, tasks)
     todo = [task for task in tasks if task not in found]
     write_rows(path, tasks, found)
-    others = set(active_children())
     with (
         Bar(title, len(tasks), lines_s=LINES_S, unit="instances") as bar,
         spawned_pool(workers) as pool,
     ):
         bar.step(len(found))
         try:
-            with _ignored_interrupts():
-                work = {pool.submit(measure, task): task for task in todo}
+            work = {pool.submit(measure, task): task for task in todo}
             for future in as_completed(work):
                 task = work[future]
                 found[task] = future.result()
                 append_row(path, task, found[task])
                 bar.step(len(found))
         except BaseException as error:
-            # Without this, the pool would wait for the running tasks, whatever the error. A signal that
-            # Python handles would too, where the system gives it to another thread than the main one.
-            for child in set(active_children()) - others:
-                child.kill()
-            # The pool's thread ends here: Python 3.11 wakes one that is left over at its exit through a pipe
-            # that the thread closes meanwhile, with a traceback, or it waits for ever.
-            pool.shutdown(cancel_futures=True)
             if isinstance(error, OSError):
                 raise  # The command says what could not be written.
             where = f"; {path} has them; the same command continues from there" if path else ""
@@ -107,13 +103,18 @@ def collect(
 def write_rows(
     path: Path | None, tasks: Sequence[Task], rows: Mapping[Task, Row], program: tuple[str, ...] = PROGRAM
 ) -> None:
-    """Write `rows` to the file `path`, if there is one, in the order of `tasks`."""
+    """Write `rows` to the file `path`, if there is one, in the order of `tasks`.
+
+    Rows of the same program that the file has of other tasks stay, after them: they may be of another run
+    with the same folder.
+    """
     if path is not None:
-        lines = [_line(program, task, rows[task]) for task in tasks if task in rows]
+        lines = [_line(program, task, rows[task]).encode() for task in tasks if task in rows]
+        if path.exists():
+            own = {json.dumps(task) for task in tasks}
+            lines += [line + b"\n" for line, name, _ in _stored(path, program) if name not in own]
         # A kill must leave the old file or the new one.
-        new = path.with_name(f"{path.name}.new")
-        new.write_text("".join(lines), encoding="utf-8")
-        new.replace(path)
+        replace_file(path, b"".join(lines))
 
 
 def append_row(path: Path | None, task: Task, row: Row, program: tuple[str, ...] = PROGRAM) -> None:
@@ -125,16 +126,3 @@ def append_row(path: Path | None, task: Task, row: Row, program: tuple[str, ...]
 
 def _line(program: tuple[str, ...], task: Task, row: Row) -> str:
     return json.dumps({"mark": mark(program), "task": task, "row": row}) + "\n"
-
-
-@contextmanager
-def _ignored_interrupts() -> Iterator[None]:
-    """Processes that start within this context ignore Ctrl-C of the terminal. Their parent ends them."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -5,15 +5,21 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 from polyrhythm.paper.processes import run_command_apart
 
+PATIENCE_S = 100
+"""How long a test waits for what must happen; it fails then."""
+SETTLED_S = 1.0
+"""Time for the processes of a pool to import and to compute. Chosen."""
 SCRIPT = """
 import sys
 from pathlib import Path
@@ -56,6 +62,33 @@ def test_a_kill_leaves_neither_the_command_nor_its_processes(tmp_path: Path) -> 
     process.kill()
     process.wait()
     while _pythons(session):
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("everyone", [True, False])
+def test_ctrl_c_ends_an_experiment_in_silence(everyone: bool) -> None:
+    # A shell that starts a command in the background makes it ignore SIGINT.
+    program = (
+        "import signal, sys\n"
+        "from polyrhythm.cli import main\n"
+        "if __name__ == '__main__':\n"
+        "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "    sys.exit(main(['paper', 'crux-microbench', '--cases', '100000', '--workers', '2']))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    # The command, and the two processes of its pool. The first result comes when they compute.
+    while _pythons(process.pid) < 3:
+        assert process.poll() is None
+        time.sleep(0.05)
+    time.sleep(SETTLED_S)
+    # As a terminal does, to everyone in the group; or as `kill` does.
+    (os.killpg if everyone else os.kill)(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert said == ""
+    while _pythons(process.pid):
         time.sleep(0.05)
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -96,3 +97,48 @@ def _runs(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+def test_lines_of_others_are_no_rows(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    rows = collect(dict, ALL, 1, path, "numbers")
+    ours = path.read_bytes()
+    row = json.loads(ours.splitlines()[0])
+    for line in (
+        b"5", b"null", b"{}", b'{"task": 1}', b"\xff\xfe{}", b"[" * 100_000, b"\0" * 9,
+        json.dumps({**row, "row": 5}).encode(), json.dumps({"mark": row["mark"]}).encode(),
+    ):  # fmt: skip
+        path.write_bytes(line + b"\n" + ours)
+        assert kept(path, ALL) == rows
+        # No task is a whole number: what is not there would fail.
+        assert collect(int, ALL, 1, path, "numbers") == rows
+        assert path.read_bytes() == ours
+
+
+def test_rows_of_other_tasks_stay(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    rows = collect(dict, ALL, 1, path, "numbers")
+    others = [(("number", 9),)]
+    collect(dict, others, 1, path, "numbers")
+    assert kept(path, ALL) == rows
+    assert kept(path, others) == {others[0]: {"number": 9}}
+    assert collect(int, [*ALL, *others], 1, path, "numbers") == {**rows, others[0]: {"number": 9}}
+    assert len(path.read_text().splitlines()) == 5
+
+
+def test_a_full_disk_leaves_the_rows_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    rows = collect(dict, ALL, 1, path, "numbers")
+    write = Path.write_bytes
+
+    def full(file: Path, content: bytes) -> int:
+        write(file, content[:9])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space"):
+        collect(int, ALL, 1, path, "numbers")
+    assert list(tmp_path.iterdir()) == [path]
+    assert kept(path, ALL) == rows
