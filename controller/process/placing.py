@@ -7,6 +7,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 from controller.live.core import Core
@@ -18,11 +19,14 @@ from controller.planner.placement import RankedPlacement, judge, ranked
 from controller.process.plan_operations import jobs_from, registry_of
 from controller.process.worker_process import WorkerProcess
 from controller.southbound.fleet import RunnerError
+from controller.wire.job_name import job_name_fault
 
 # Chosen: a process takes two seconds to start, as long as this many candidates take on a large fabric.
 CANDIDATES_A_PROCESS = 4
 # Chosen: bounds the memory of a question, some 150 MB a process.
 MAX_PROCESSES = 4
+MOST_GPUS = 1_000_000
+"""As for a job that is declared over REST."""
 
 
 class RunningPlacements:
@@ -44,6 +48,8 @@ class RunningPlacements:
         inputs = self._core.input_now()
         try:
             jobs = jobs_from(candidates, "candidates")
+            for number, job in enumerate(jobs):
+                _check(job, f"candidates[{number}]")
             if len({job.name for job in jobs}) > 1:
                 names = sorted({job.name for job in jobs})
                 raise OperationError(409, f"the candidates name the jobs {', '.join(names)}; legal: one job")
@@ -68,6 +74,24 @@ class RunningPlacements:
             for worker in workers:
                 worker.close()
         return [placement for task in tasks for placement in task.result()]
+
+
+def _check(job: Job, where: str) -> None:
+    """Raises JoinError for a job that no scheduler can place; the phases are checked later.
+
+    The controller does not know how many GPUs a host has, so it refuses no job that is too large.
+    """
+    if wrong := job_name_fault(job.name, ()):
+        raise JoinError(f"{where}.name: {wrong}")
+    if not 1 <= job.gpus <= MOST_GPUS:
+        raise JoinError(f"{where}.gpus: {job.gpus:.9g}; legal: 1 to {MOST_GPUS:,}")
+    if not job.hosts or len(set(job.hosts)) < len(job.hosts):
+        said = ", ".join(job.hosts)
+        raise JoinError(f"{where}.hosts: {said!r:.100}; legal: a host or more, each once")
+    if not 0 <= job.flops_per_iteration < inf:
+        raise JoinError(f"{where}.flops_per_iteration: {job.flops_per_iteration:g}; legal: a number from 0")
+    if job.profile.period_ns < 0:
+        raise JoinError(f"{where}.profile.period_ns: {job.profile.period_ns}; legal: a whole number from 0")
 
 
 async def _work(

@@ -225,6 +225,40 @@ def test_a_candidate_placement_with_an_unknown_key_is_refused_with_its_place(api
     assert api.post("placements", json={"candidates": [CANDIDATE]}).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ('"gpus": 0', "candidates[1].gpus: 0; legal: 1 to 1,000,000"),
+        ('"gpus": -1', "candidates[1].gpus: -1; legal: 1 to 1,000,000"),
+        (f'"gpus": {10**30}', "candidates[1].gpus: 1e+30; legal: 1 to 1,000,000"),
+        ('"hosts": []', "candidates[1].hosts: ''; legal: a host or more, each once"),
+        ('"hosts": ["h1", "h1"]', "candidates[1].hosts: 'h1, h1'; legal: a host or more, each once"),
+        ('"hosts": ["h1", "h99"]', "job new: the fabric has no host named h99"),
+        ('"name": ""', "candidates[1].name: '' is wrong for a job's name; legal: 1 to "),
+        (
+            '"flops_per_iteration": -1',
+            "candidates[1].flops_per_iteration: -1; legal: a number from 0",
+        ),
+        (
+            '"flops_per_iteration": 1e999',
+            "candidates[1].flops_per_iteration: inf; legal: a number from 0",
+        ),
+        (
+            '"profile": {"period_ns": -5, "phases": []}',
+            "candidates[1].profile.period_ns: -5; legal: a whole number from 0",
+        ),
+    ],
+)
+def test_a_candidate_that_no_scheduler_can_place_is_refused(
+    api: httpx.Client, changed: str, says: str
+) -> None:
+    good = json.dumps(CANDIDATE)
+    body = f'{{"candidates": [{good}, {good[:-1]}, {changed}}}]}}'
+    answer = api.post("placements", content=body, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.headers["content-type"]) == (409, "application/problem+json")
+    assert answer.json()["detail"].startswith(says)
+
+
 def test_a_cut_that_another_operator_does_not_know_of_is_not_lost(api: httpx.Client) -> None:
     seen = {"If-Match": api.get("fabric/cuts").headers["etag"]}
     made = api.put("fabric/links/leaf1-spine1/cut", headers=seen)
