@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -17,8 +19,9 @@ from polyrhythm.cli import main
 from polyrhythm.paper.crux_trace import beyond_spraying, order
 from polyrhythm.paper.crux_trace_fabrics import cluster, fabric
 from polyrhythm.paper.crux_trace_jobs import generated, lengthened, occupancy
-from polyrhythm.paper.crux_trace_moment import LEVEL, MOST_VOLUME, NEAR, calibrated, spread
+from polyrhythm.paper.crux_trace_moment import LEVEL, MOST_VOLUME, NEAR, Moment, calibrated, spread
 from polyrhythm.paper.crux_trace_places import SCHEDULERS, duty
+from polyrhythm.paper.crux_trace_store import Store
 from sim.cluster import JobRequest
 from topo.graph import Tier
 
@@ -231,3 +234,28 @@ def test_bad_input(options: list[str], says: str, capsys: pytest.CaptureFixture[
     error = capsys.readouterr().err
     assert says in error
     assert error.count("\n") == 1
+
+
+def test_a_full_disk_keeps_the_results_of_an_earlier_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moment = {field.name: 1 for field in fields(Moment)}
+    line = json.dumps({"mark": "m", "key": ["clos", 0, "ecmp"], "moment": moment})
+    path = tmp_path / "moments.jsonl"
+    path.write_bytes(f"{line}\n".encode() + b'\xff\n5\n{"mark": "')
+    before = path.read_bytes()
+    write = Path.write_bytes
+
+    def full(file: Path, content: bytes) -> int:
+        write(file, content[:9])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with ProcessPoolExecutor(1) as pool:
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "write_bytes", full)
+            with pytest.raises(OSError, match="No space"):
+                Store(pool, path)
+        assert path.read_bytes() == before
+        Store(pool, path)
+    assert path.read_text() == f"{line}\n"
+    assert list(tmp_path.iterdir()) == [path]
