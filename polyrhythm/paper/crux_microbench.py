@@ -122,11 +122,12 @@ def write(out: Path, rows: list[dict[str, float]]) -> list[str]:
 def to_text(report: dict[str, Any]) -> str:
     """The report as text."""
     lines = [f"{report['cases']} cases ({report['tried']} tried), {report['seconds']} s; % of the optimum"]
-    lines += [
-        f"  {name.removesuffix('_pct'):32} {value:7.2f}"
-        for name, value in report.items()
-        if name.endswith("_pct") and name != "paper_pct"
-    ]
+    errors, papers = report["interval_pct"], report["paper_pct"]
+    for name, value in report.items():
+        part = name.removesuffix("_pct")
+        if name.endswith("_pct") and isinstance(value, float):
+            beside = f" +- {errors[part]:.2f} (paper {papers[part]:.2f})" if part in papers else ""
+            lines.append(f"  {part:32} {value:7.2f}{beside}")
     below = ", ".join(f"{part} {points:.2f}" for part, points in report["random_below"].items())
     hard = "hard enough" if report["hard_enough"] else "TOO EASY"
     met = all(report["as_good_as_the_paper"].values())

@@ -172,6 +172,15 @@ def test_the_report(
         assert ElementTree.parse(out / name).getroot().tag.endswith("svg")
 
 
+def test_the_text_has_each_measure_and_the_papers_number(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["paper", "crux-microbench", "--cases", "2", "--workers", "1", "--seed", "3"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    (found,) = (line for line in lines if line[0] == "path_selection")
+    assert found[2] == "+-"
+    assert found[-2:] == ["(paper", "97.69)"]
+    assert {"random", "ecmp", "path_selection_taccl", "compression_varys"} <= {line[0] for line in lines}
+
+
 def test_a_distribution_is_drawn_to_its_end() -> None:
     image = ElementTree.fromstring(draw_cdf("a < b", "x", {"one": [3.0, 1.0, 2.0], "two": [0.0]}))
     paths = [p.get("d") or "" for p in image.iter() if p.tag.endswith("path") and p.get("fill") == "none"]
