@@ -37,9 +37,9 @@ class Row:
         try:
             value = float(text)
         except ValueError:
-            raise self.error(column, f"{text!r} is no number; legal: {least:g} to {most:g}") from None
+            raise self.error(column, f"{text!r:.60} is no number; legal: {least:g} to {most:g}") from None
         if not math.isfinite(value) or not least <= value <= most:
-            raise self.error(column, f"{text} is out of range; legal: {least:g} to {most:g}")
+            raise self.error(column, f"{text:.60} is out of range; legal: {least:g} to {most:g}")
         return value
 
     def whole(self, column: str, least: int = 0, most: int = 10**15) -> int:

@@ -81,6 +81,8 @@ def test_lingjun(write: Callable[[str, str], Path]) -> None:
         ("t.csv", PHILLY + "0,16,-5,1000,vgg16,16,9,332\n", r"row 2, column submit_time: -5 is out of range"),
         ("t.csv", PHILLY + "0,x,0,1000,vgg16,16,9,332\n", r"row 2, column num_gpu: 'x' is no number"),
         ("t.csv", PHILLY + "0,1.5,0,1000,vgg16,16,9,332\n", r"column num_gpu: 1.5 is no whole number"),
+        ("t.csv", PHILLY + f"0,{'9' * 999},0,1000,vgg16,16,9,332\n", r"column num_gpu: 9{60} is out of range"),
+        ("t.csv", PHILLY + f"0,{'x' * 999},0,1000,vgg16,16,9,332\n", r"column num_gpu: 'x{59} is no number"),
         ("t.csv", PHILLY + "0,1,0,nan,vgg16,16,9,332\n", r"column iterations: nan is out of range"),
         ("t.csv", PHILLY + "0,1\n", r"row 2, column model_name: is empty"),
         ("t.csv", PHILLY + "0,1,0,1,a,1,1,1\n0,1,0,1,a,1,1,1\n", r"row 3, column job_id: 0 is listed twice"),
