@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="links to begin with, in Mbit/s; on a machine too slow for them smaller ones are taken "
         f"({', '.join(f'{rate / 1e6:g}' for rate in RATES_BPS)})",
     )
-    parser.add_argument("--out", metavar="DIR", type=Path, help="folder for report.json")
+    parser.add_argument("--out", metavar="DIR", type=Path, help="folder for report.json and logs/")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -75,18 +75,22 @@ def run(args: argparse.Namespace) -> int:
                 done += 1
                 bar.step(done)
 
-            results = [
-                measure(
-                    part,
-                    args.iterations,
-                    args.repeats,
-                    folder,
-                    rates_bps=rates,
-                    kill_control=part.name == "collide",
-                    progress=step,
-                )
-                for part in parts
-            ]
+            try:
+                results = [
+                    measure(
+                        part,
+                        args.iterations,
+                        args.repeats,
+                        folder,
+                        rates_bps=rates,
+                        kill_control=part.name == "collide",
+                        progress=step,
+                    )
+                    for part in parts
+                ]
+            finally:
+                if args.out:
+                    keep_logs(folder, args.out / "logs")
         found = report(results)
         if args.out:
             text = json.dumps(found, indent=2) + "\n"
@@ -98,6 +102,17 @@ def run(args: argparse.Namespace) -> int:
         return harness.not_written(error, args.out)
     print(json.dumps(found, indent=2) if args.json else to_text(found))
     return 0
+
+
+def keep_logs(folder: Path, kept: Path) -> None:
+    """Copy what controllers, agents, switches and ranks wrote below `folder` to `kept`, as PART/NAME.log.
+
+    Raises:
+        OSError: a log cannot be copied.
+    """
+    for log in sorted(folder.glob("*/*.log")):
+        (kept / log.parent.name).mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(log, kept / log.parent.name / log.name)
 
 
 def check_needs(also: Collection[str] = ()) -> None:

@@ -10,6 +10,7 @@ import pytest
 from polyrhythm.cli import main
 from polyrhythm.paper import real_training
 from polyrhythm.paper.real_training.parts import PARTS, RATES_BPS
+from topo.mininet import MininetError
 
 COMMAND = ["paper", "real-training"]
 
@@ -61,3 +62,18 @@ def test_times_are_those_of_the_largest_rate_at_every_rate(rate_bps: int) -> Non
             assert job.up_ms(rate_bps) == pytest.approx(usual.up_ms(RATES_BPS[0]), rel=0.01)
             assert job.compute_ms == usual.compute_ms
             assert usual.gradient_bytes <= 4_000_000
+
+
+def test_logs_are_kept_also_of_a_run_that_failed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def fails(part: object, iterations: int, repeats: int, folder: Path, **options: object) -> None:
+        (folder / "rhythm0").mkdir()
+        (folder / "rhythm0" / "controller0.log").write_text("why")
+        raise MininetError("a rank failed")
+
+    monkeypatch.setattr(real_training, "check_needs", lambda also: None)
+    monkeypatch.setattr(real_training, "measure", fails)
+    assert main([*COMMAND, "--parts", "rhythm", "--out", str(tmp_path)]) == 1
+    assert "a rank failed" in capsys.readouterr().err
+    assert (tmp_path / "logs" / "rhythm0" / "controller0.log").read_text() == "why"
