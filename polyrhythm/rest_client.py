@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,16 @@ _LOOK_S = 0.1
 
 class CallError(Exception):
     """A call failed. The message is one line for the user; `code` is the exit code, `status` that of the
-    controller's answer (0: there was none)."""
+    controller's answer (0: there was none). `faults`: the places of the request's body that are wrong, each
+    with what is wrong there, where the controller names them."""
 
-    def __init__(self, code: int, why: str, status: int = 0) -> None:
+    def __init__(
+        self, code: int, why: str, status: int = 0, faults: Sequence[tuple[tuple[str | int, ...], str]] = ()
+    ) -> None:
         super().__init__(why)
         self.code = code
         self.status = status
+        self.faults = tuple(faults)
 
 
 def add_controller_options(parser: argparse.ArgumentParser) -> None:
@@ -122,7 +126,7 @@ def _asked(args: argparse.Namespace, path: str, body: object, method: str) -> An
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
             found = None if answer.status == 204 else json.load(answer)
     except urllib.error.HTTPError as error:
-        raise CallError(2 if error.code < 500 else 1, _detail(error), error.code) from None
+        raise _refusal(error) from None
     except (urllib.error.URLError, OSError) as error:
         reason = getattr(error, "reason", error)
         why = getattr(reason, "strerror", None) or reason
@@ -157,9 +161,25 @@ def reported(command: str, work: Callable[[], None]) -> int:
     return 0
 
 
-def _detail(error: urllib.error.HTTPError) -> str:
+def _refusal(error: urllib.error.HTTPError) -> CallError:
     try:
-        detail = json.load(error)["detail"]
+        problem = json.load(error)
+        detail = problem["detail"]
     except (ValueError, KeyError, TypeError):
-        detail = error.reason
-    return f"the controller answers {error.code}: {detail}"
+        problem, detail = {}, error.reason
+    why = f"the controller answers {error.code}: {detail}"
+    return CallError(2 if error.code < 500 else 1, why, error.code, _faults(problem))
+
+
+def _faults(problem: Any) -> list[tuple[tuple[str | int, ...], str]]:
+    """The places of a problem document that lie in the request's body."""
+    found = problem.get("faults") if isinstance(problem, dict) else None
+    try:
+        named = [(str(f["where"]).split("."), str(f["what"])) for f in found or ()]
+    except (TypeError, KeyError):
+        return []
+    return [
+        (tuple(int(part) if part.isdigit() else part for part in parts[1:]), what)
+        for parts, what in named
+        if parts[0] == "body"
+    ]

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from polyrhythm.rest_client import CallError, add_controller_options, call, call_pages, reported
 from polyrhythm.tables import print_table
-from polyrhythm_files import ConfigError, read_document
+from polyrhythm_files import ConfigError, Document, Loc, read_document
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +48,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _submit(args: argparse.Namespace) -> None:
-    made = [call(args, "jobs", job, method="POST") for job in _jobs_of(args.file)]
+    made: list[Any] = []
+    document, jobs = _jobs_of(args.file)
+    for loc, job in jobs:
+        try:
+            made.append(call(args, "jobs", job, method="POST"))
+        except CallError as error:
+            raise _refused_job(document, loc, error, [job["name"] for job in made]) from None
     if args.json:
         print(json.dumps({"jobs": made}, indent=2))
         return
@@ -111,12 +117,28 @@ def _end(args: argparse.Namespace) -> None:
         print(json.dumps({"ended": args.names}))
 
 
-def _jobs_of(path: Path) -> list[Any]:
+def _jobs_of(path: Path) -> tuple[Document, list[tuple[Loc, Any]]]:
+    """The file, and its jobs with their places in it."""
     try:
-        value = read_document(path).value
+        document = read_document(path)
     except ConfigError as error:
         raise CallError(2, str(error)) from None
-    jobs = value["jobs"] if isinstance(value, Mapping) and "jobs" in value else [value]
+    value = document.value
+    listed = isinstance(value, Mapping) and "jobs" in value
+    jobs = value["jobs"] if listed else [value]
     if not isinstance(jobs, list) or not jobs or not all(isinstance(job, Mapping) for job in jobs):
         raise CallError(2, f"{path}: no job; legal: the keys of a job, or a list `jobs` of jobs")
-    return jobs
+    return document, [(("jobs", i) if listed else (), job) for i, job in enumerate(jobs)]
+
+
+def _refused_job(document: Document, loc: Loc, error: CallError, made: Sequence[str]) -> CallError:
+    """The error for a job of a file: where in the file, and which jobs are declared by now."""
+    why = str(error)
+    if error.faults:
+        (place, what), more = error.faults[0], len(error.faults) - 1
+        others = f", and {more} more {'fault' if more == 1 else 'faults'}" if more else ""
+        why = f"{document.error((*loc, *place), what)}{others}"
+    elif 400 <= error.status < 500:
+        why = str(document.error(loc, why))
+    declared = f"; declared before it: {', '.join(made)}" if made else ""
+    return CallError(error.code, why + declared, error.status)
