@@ -68,15 +68,12 @@ def load_topology(
     if is_slurm_yaml(document.value):
         return slurm_yaml(document, **rates)
     if is_containerlab(document.value):
-        lab = containerlab_topology(document, name.removesuffix(".clab"), **rates)
-        _check_names(document, lab)
-        return lab
-    if is_onos(document.value):
-        onos = onos_topology(document, name, **rates)
-        _check_names(document, onos)
-        return onos
-    _check_form(document)
-    topology = read_topology(document, (), name, default_bps=default_bps, scale=scale)
+        topology = containerlab_topology(document, name.removesuffix(".clab"), **rates)
+    elif is_onos(document.value):
+        topology = onos_topology(document, name, **rates)
+    else:
+        _check_form(document)
+        topology = read_topology(document, (), name, default_bps=default_bps, scale=scale)
     _check_names(document, topology)
     return topology
 

@@ -44,7 +44,8 @@ class ControllerStatus:
         self._control_loop = control_loop
         self._fleet = fleet
         self._agents = agents
-        self._agents_needed = len(self._hosts) if agents_needed is None else agents_needed
+        count = len(self._hosts)
+        self._agents_needed = count if agents_needed is None else min(agents_needed, count)
         self._store_failure = store_failure
         self._stored = stored
         self._place = place
@@ -64,16 +65,18 @@ class ControllerStatus:
             not_ready=not_ready,
             switches=len(self._fleet.clients),
             hosts=len(self._hosts),
-            agents_needed=min(self._agents_needed, len(self._hosts)),
+            agents_needed=self._agents_needed,
             place=self._place(),
         )
 
     def silent_agents(self) -> SilentAgents | None:
         """The hosts that miss an agent; None: enough have one."""
-        connected = self._agents.connected
-        hosts = [host for host in self._hosts if host not in connected]
-        needed = min(self._agents_needed, len(self._hosts))
+        hosts, needed = self._without_agent(), self._agents_needed
         return SilentAgents(hosts, needed) if len(self._hosts) - len(hosts) < needed else None
+
+    def _without_agent(self) -> list[str]:
+        connected = self._agents.connected
+        return [host for host in self._hosts if host not in connected]
 
     def history_off(self) -> str:
         """Why nothing is stored; empty: it is."""
@@ -110,7 +113,5 @@ class ControllerStatus:
             yield NotReady("plan", "next", failure)
         for name, why in self._fleet.not_ready().items():
             yield NotReady("switch", name, why)
-        connected = self._agents.connected
-        for host in self._hosts:
-            if host not in connected:
-                yield NotReady("agent", host, "its agent has no session")
+        for host in self._without_agent():
+            yield NotReady("agent", host, "its agent has no session")

@@ -8,9 +8,7 @@ import json
 import os
 import signal
 import sys
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from rich.text import Text
 from controller.kernel import cold
 from polyrhythm.folder_lock import alone_in
 from polyrhythm.paper.harness import not_written
+from polyrhythm.paper.processes import signal_handled
 from polyrhythm.paper.resumable import LINES_S, Row, Task, append_row, kept, write_rows
 from polyrhythm.progress import Bar
 from polyrhythm.simulated_workload import SimulatedWorkload, load_workload
@@ -157,7 +156,8 @@ def _measured(
             print(f"--cluster: {args.cluster} has no worker; waiting for one ...", file=sys.stderr)
 
         try:
-            with _terminable():
+            # SIGTERM raises KeyboardInterrupt here, so that Dask's processes end in order.
+            with signal_handled(signal.SIGTERM, signal.default_int_handler):
                 measure_all(
                     todo,
                     {digests[_inputs_of(point)]: workloads[_inputs_of(point)] for point in todo},
@@ -179,19 +179,6 @@ def _measured(
                 )
             raise
     return rows, failed
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM raises KeyboardInterrupt in this block, so that Dask's processes end in order."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _named(point: Point) -> dict[str, Any]:

@@ -71,6 +71,9 @@ class EmbeddedFabric:
         self.failovers = FailoverWatch(self.heap, self.switches, tuple(failures))
         for failure in failures:
             self.heap.call_at(failure.at_ns, self._fail, failure)
+        # NICs that no job uses, such as that of a host that floods the fabric, are no reference.
+        rates = {topology.host[name].rate_bps for w in scenario.workloads for name in w.job.hosts}
+        self._fastest_bps, self._slowest_bps = max(rates), min(rates)
         # From the NIC of each host to its leaf.
         self._cables: dict[str, Callable[[bytes], None]] = {}
         self.hosts = {h.name: self._host(h.name, seed) for h in topology.hosts}
@@ -229,9 +232,6 @@ class EmbeddedFabric:
         topology = self.scenario.topology
         host = topology.host[name]
         nics = topology.machines[host.machine]
-        # NICs that no job uses, such as that of a host that floods the fabric, are no reference.
-        used = {name for w in self.scenario.workloads for name in w.job.hosts}
-        rates = [h.rate_bps for h in topology.hosts if h.name in used]
         frame_bytes = self.scenario.packet_bytes + overhead_bytes(host.ip)
         self._cables[name] = self._arrival(host.leaf, host.leaf_port)
         return EmulatedHost(
@@ -243,7 +243,7 @@ class EmbeddedFabric:
             clock=self.heap,
             transmit=self._cables[name],
             send=partial(self._to_controller, nics[0].name),
-            dcqcn=DcqcnProfile.scaled(max(rates), frame_bytes, min(rates)),
+            dcqcn=DcqcnProfile.scaled(self._fastest_bps, frame_bytes, self._slowest_bps),
             mtu=self.scenario.packet_bytes,
             seed=seed,
             addresses={h.name: h.ip for h in topology.hosts},

@@ -13,10 +13,12 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
+from types import FrameType
 from typing import ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_Handler = signal.Handlers | Callable[[int, FrameType | None], object]
 
 
 def end_with_parent() -> None:
@@ -35,7 +37,7 @@ class _Pool(ProcessPoolExecutor):
     """A pool that starts its processes, in `submit`, so that they ignore Ctrl-C. Their parent ends them."""
 
     def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
-        with _ignored_interrupts():
+        with signal_handled(signal.SIGINT, signal.SIG_IGN):
             return super().submit(fn, *args, **kwargs)
 
 
@@ -58,16 +60,19 @@ def spawned_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
 
 
 @contextmanager
-def _ignored_interrupts() -> Iterator[None]:
-    """Processes that start within this context ignore Ctrl-C of the terminal."""
+def signal_handled(number: signal.Signals, handler: _Handler) -> Iterator[None]:
+    """Give a signal another handler in this block; only the main thread can, in others nothing changes.
+
+    Processes that start within the block inherit that they ignore the signal.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.signal(number, handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)
 
 
 def run_command_apart(words: Sequence[str], printed: Path, log: Path) -> int:

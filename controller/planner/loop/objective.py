@@ -236,20 +236,20 @@ UTILISATION = Objective()
 
 def _missing(choice: Choice | None, expected: Sequence[float]) -> list[bool]:
     """By job: whether it has slots that it does not keep. `expected` are the iterations in ns."""
-    if choice is None:
-        return [False] * len(expected)
-    return [
-        timing != UNSCHEDULED and ns > timing[0] * (1 + _MISSED)
-        for timing, ns in zip(choice.timings, expected, strict=True)
-    ]
+    return [False] * len(expected) if choice is None else _beyond_period(choice, expected, _MISSED)
 
 
 def delicate_jobs(choice: Choice, lengths: Sequence[float]) -> int:
     """How many jobs with slots have iterations of `lengths` in ns that lose most of a period."""
-    return sum(
-        timing != UNSCHEDULED and ns > timing[0] * (1 + _LOST)
+    return sum(_beyond_period(choice, lengths, _LOST))
+
+
+def _beyond_period(choice: Choice, lengths: Sequence[float], part: float) -> list[bool]:
+    """By job: whether its iterations are longer than its slots' period by this part."""
+    return [
+        timing != UNSCHEDULED and ns > timing[0] * (1 + part)
         for timing, ns in zip(choice.timings, lengths, strict=True)
-    )
+    ]
 
 
 def _without_slots(choice: Choice | None, count: int) -> Bools:
