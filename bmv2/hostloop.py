@@ -57,9 +57,14 @@ class HostLoop:
         self._selector.register(source, selectors.EVENT_READ, readable)
 
     def deliver(self, node: str, effect: Callable[[], None]) -> None:
-        """Run `effect` on the data-plane thread as soon as it is free, in the order of delivery."""
-        self._inbox.put(effect)
-        self._wake()
+        """Run `effect` on the data-plane thread as soon as it is free, in the order of delivery.
+
+        Once the loop has stopped nothing runs: a client may talk for as long as its connection lasts.
+        """
+        with self._handing_over:
+            if not self._stopping.is_set():
+                self._inbox.put(effect)
+                self._wake()
 
     def call(self, node: str, function: Callable[[], T]) -> T:
         """Run `function` on the data-plane thread and wait for its result.
@@ -71,9 +76,7 @@ class HostLoop:
         def answer() -> None:
             result.set_result(function())
 
-        with self._handing_over:
-            if not self._stopping.is_set():
-                self.deliver(node, answer)
+        self.deliver(node, answer)
         while not self._stopping.is_set():
             try:
                 return result.result(timeout=0.5)

@@ -73,6 +73,18 @@ def test_a_call_after_the_end_is_refused():
     loop.close()
 
 
+def test_what_comes_after_the_end_is_dropped():
+    """A server's thread may still have a packet-out in its hands when the data plane is closed."""
+    ran = []
+    loop = HostLoop()
+    loop.stop()
+    loop.run()
+    loop.deliver("leaf1", lambda: ran.append(1))
+    loop.close()
+    loop.deliver("leaf1", lambda: ran.append(2))
+    assert ran == []
+
+
 def test_a_departure_is_sent_at_once():
     loop = HostLoop()
     sent = []
