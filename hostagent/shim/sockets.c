@@ -62,6 +62,34 @@ static int source_of(const struct sockaddr *to, socklen_t length, struct gid *so
     return found;
 }
 
+/* The options of a socket that the shim sets before it connects. */
+struct options {
+    int tos, class;
+    uint64_t pace;
+    socklen_t pace_size; /* 0: not known */
+};
+
+static void take_options(int fd, struct options *options)
+{
+    options->tos = number_option(fd, IPPROTO_IP, IP_TOS);
+    options->class = number_option(fd, IPPROTO_IPV6, IPV6_TCLASS);
+    options->pace_size = sizeof options->pace;
+    if (getsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &options->pace, &options->pace_size))
+        options->pace_size = 0;
+}
+
+/* Give the options back after a call that failed: the socket's next peer may have no line in the map. */
+static void restore_options(int fd, const struct options *options)
+{
+    /* The class first: that of an IPv6 socket may set both. */
+    if (options->class >= 0 && options->class != number_option(fd, IPPROTO_IPV6, IPV6_TCLASS))
+        setsockopt(fd, IPPROTO_IPV6, IPV6_TCLASS, &options->class, sizeof options->class);
+    if (options->tos >= 0 && options->tos != number_option(fd, IPPROTO_IP, IP_TOS))
+        setsockopt(fd, IPPROTO_IP, IP_TOS, &options->tos, sizeof options->tos);
+    if (pace_rate && options->pace_size)
+        setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &options->pace, options->pace_size);
+}
+
 /* Mark what the socket sends, unless the program has chosen a class by itself. */
 static void mark(int fd, int dscp)
 {
@@ -97,7 +125,7 @@ static int look_up(int fd, const struct sockaddr *to, socklen_t length, struct p
     struct gid bound;
     uint16_t port;
     struct peer *peer = &plan->peer;
-    if (disabled || !read_address(to, length, &peer->address, &peer->port) || !peer->port ||
+    if (disabled || !read_programs_address(to, length, &peer->address, &peer->port) || !peer->port ||
         peer->port == rendezvous)
         return 0;
     peer->protocol = number_option(fd, SOL_SOCKET, SO_PROTOCOL);
@@ -199,7 +227,13 @@ static int connect_from_any(int fd, const struct sockaddr *to, socklen_t length,
     return real.connect(fd, to, length);
 }
 
-static int connect_by_plan(int fd, const struct sockaddr *to, socklen_t length, const struct plan *plan)
+/* Whether a connect that ended so has connected the socket, or goes on doing so. */
+static int is_under_way(int result, int why)
+{
+    return !result || why == EINPROGRESS || why == EINTR;
+}
+
+static int connect_on_port(int fd, const struct sockaddr *to, socklen_t length, const struct plan *plan)
 {
     mark(fd, plan->entry.dscp);
     pace(fd);
@@ -211,6 +245,17 @@ static int connect_by_plan(int fd, const struct sockaddr *to, socklen_t length, 
     /* Else another thread has closed the socket, and this is another one, with a range of the program. */
     if (!range || range >> 16 == (range & 0xFFFF))
         set_range(fd, before);
+    errno = why;
+    return result;
+}
+
+static int connect_by_plan(int fd, const struct sockaddr *to, socklen_t length, const struct plan *plan)
+{
+    struct options before;
+    take_options(fd, &before);
+    int result = connect_on_port(fd, to, length, plan), why = errno;
+    if (!is_under_way(result, why))
+        restore_options(fd, &before);
     errno = why;
     return result;
 }
@@ -253,7 +298,7 @@ EXPORTED int connect(int fd, const struct sockaddr *to, socklen_t length)
     int before = errno, planned = look_up(fd, to, length, &plan);
     errno = before;
     int result = planned ? connect_by_plan(fd, to, length, &plan) : real.connect(fd, to, length);
-    int why = result ? errno : before, under_way = !result || why == EINPROGRESS || why == EINTR;
+    int why = result ? errno : before, under_way = is_under_way(result, why);
     if (under_way && has_deferred && is_deferred(fd))
         forget_deferred(fd);
     if (planned && under_way) {
@@ -286,7 +331,7 @@ EXPORTED int bind(int fd, const struct sockaddr *to, socklen_t length)
     uint16_t port;
     start_once();
     int before = errno, deferred = 0;
-    if (!disabled && read_address(to, length, &address, &port)) {
+    if (!disabled && read_programs_address(to, length, &address, &port)) {
         bind_now(fd); /* a second bind is an error */
         deferred = !port && may_defer(fd, &address) && defer(fd);
     }

@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define DEFAULT_MAP "/run/polyrhythm/sockets"
@@ -183,6 +184,20 @@ int read_address(const struct sockaddr *from, socklen_t length, struct gid *addr
         return 1;
     }
     return 0;
+}
+
+int read_programs_address(const struct sockaddr *from, socklen_t length, struct gid *address, uint16_t *port)
+{
+    struct sockaddr_storage copy;
+    size_t wanted = length < sizeof copy ? length : sizeof copy;
+    struct iovec to = {&copy, wanted}, at = {(void *)(uintptr_t)from, wanted};
+    int before = errno;
+    ssize_t copied = from ? process_vm_readv(getpid(), &to, 1, &at, 1, 0) : 0;
+    int denied = copied < 0 && errno != EFAULT; /* by a system call filter, say */
+    errno = before;
+    if (denied)
+        return read_address(from, length, address, port);
+    return copied == (ssize_t)wanted && read_address((struct sockaddr *)&copy, (socklen_t)wanted, address, port);
 }
 
 int named(name_function *name, int fd, struct gid *address, uint16_t *port)

@@ -60,6 +60,10 @@ const struct socket_entry *entry_of(int protocol, const struct gid *source, cons
 /* The address and port of an IPv4 or IPv6 socket address, IPv4 as IPv4-mapped IPv6. Returns 0 for others. */
 int read_address(const struct sockaddr *from, socklen_t length, struct gid *address, uint16_t *port);
 
+/* The same of an address that the program gives to a call. Returns 0 also if it cannot be read: the call itself
+ * then fails with EFAULT. */
+int read_programs_address(const struct sockaddr *from, socklen_t length, struct gid *address, uint16_t *port);
+
 /* The address and port that getsockname or getpeername gives. Returns 0 if it gives none. */
 int named(name_function *name, int fd, struct gid *address, uint16_t *port);
 

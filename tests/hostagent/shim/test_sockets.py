@@ -126,7 +126,7 @@ def test_every_kind_of_connection_is_steered_and_marked(program: Program, how: s
 @pytest.mark.parametrize(
     ("how", "expected"),
     [
-        (f"connect(TO, bind=({HERE!r}, 40999))", "port(made) == 40999"),
+        (f"connect(TO, bind=({HERE!r}, free))", "port(made) == free"),
         ("connect(TO, tos=8 << 2)", "dscp(made) == 8"),
         ("asked(socket.socket())", "port(made) == before"),
         ("ranged(socket.socket())", "port(made) == 43210"),
@@ -145,6 +145,9 @@ def test_every_kind_of_connection_is_steered_and_marked(program: Program, how: s
 def test_what_the_program_chooses_stays(program: Program, how: str, expected: str) -> None:
     code = f"""
 before = 0
+with socket.socket() as probe:
+    probe.bind(({HERE!r}, 0))
+    free = port(probe)
 def asked(made):
     global before
     made.bind(({HERE!r}, 0))
@@ -384,6 +387,61 @@ print(json.dumps([errno.errorcode.get(code, code) for code in found]))
 """
     found = program.run(code, f"{TCP_LINE} 0 26 41000-41099 - -\n")
     assert found == ["ECONNREFUSED", "ECONNREFUSED", 0, "EISCONN"]
+
+
+def test_a_call_that_fails_leaves_the_options_of_the_socket(program: Program) -> None:
+    code = """
+PACE = 47
+def options(made):
+    v6 = made.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS) if made.family == socket.AF_INET6 else 0
+    return [made.getsockopt(socket.IPPROTO_IP, socket.IP_TOS), v6, made.getsockopt(socket.SOL_SOCKET, PACE)]
+with socket.socket() as free:
+    free.bind((TO[0], 0))
+    closed = free.getsockname()
+found = []
+for family, to, other in (
+    (socket.AF_INET, closed, ("127.0.0.3", TO[1])),
+    (socket.AF_INET6, ("::ffff:" + closed[0], closed[1]), ("::ffff:127.0.0.3", TO[1])),
+):
+    made = socket.socket(family)
+    before = options(made)
+    made.connect_ex(to)
+    refused = options(made)
+    made.connect_ex(other)
+    found.append([refused == before, options(made) == before])
+    made.close()
+joined = connect(TO, family=socket.AF_INET)
+before = options(joined)
+joined.connect_ex(("127.0.0.3", TO[1]))
+print(json.dumps([found, before[0] >> 2, options(joined) == before]))
+"""
+    text = f"{TCP_LINE} 0 26 41000-41099 - -\ntcp job {HERE} 127.0.0.3 0 - - - -\n"
+    found, joined, kept = program.run(code, text, POLYRHYTHM_SOCKET_PACE="1000000")
+    assert found == [[True, True], [True, True]]
+    assert (joined, kept) == (26, True)
+
+
+def test_an_address_that_cannot_be_read_gives_the_same_error(program: Program) -> None:
+    code = """
+import ctypes, errno, mmap
+libc = ctypes.CDLL(None, use_errno=True)
+page = mmap.PAGESIZE
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+at = libc.mmap(None, 2 * page, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+libc.mprotect(ctypes.c_void_p(at + page), ctypes.c_size_t(page), 0)
+def call(name, address, length):
+    made = socket.socket()
+    result = getattr(libc, name)(made.fileno(), ctypes.c_void_p(address), ctypes.c_uint32(length))
+    return errno.errorcode[ctypes.get_errno()] if result else "done"
+whole = at + page - 16
+ctypes.memmove(whole, socket.AF_INET.to_bytes(2, "little") + TO[1].to_bytes(2, "big") + socket.inet_aton(TO[0]), 8)
+found = [call(name, address, 16) for name in ("connect", "bind") for address in (1, at + page, at + page - 8, 0)]
+print(json.dumps([found, call("connect", whole, 16), call("connect", whole, 28)]))
+"""
+    bad, whole, long = program.run(code, f"{TCP_LINE} 0 26 41000-41099 - -\n")
+    assert bad == ["EFAULT"] * 8
+    assert (whole, long) == ("done", "EFAULT")
 
 
 def test_a_setuid_program_runs_as_without_the_shim(program: Program, tmp_path: Path) -> None:
