@@ -626,7 +626,7 @@ def reports(core, name, count, own_ms, communication_ms):
 
 
 @pytest.mark.parametrize(("count", "own_ms", "communication_ms", "doubted"), [
-    (50, 290, 150, True), (30, 290, 150, False), (50, 265, 125, False), (50, 290, 122, False),
+    (50, 290, 150, True), (30, 290, 150, False), (50, 271, 131, False), (50, 290, 122, False),
 ], ids=["long", "not for long", "by little", "computes for longer"])  # fmt: skip
 def test_a_job_that_long_communicates_for_longer_is_measured_and_not_believed(
     count, own_ms, communication_ms, doubted, caplog
@@ -638,6 +638,19 @@ def test_a_job_that_long_communicates_for_longer_is_measured_and_not_believed(
     assert core.measuring.waits("b") == doubted
     assert ("it communicates for longer than when it was measured" in caplog.text) == doubted
     assert (core.registry.get("b").profile.period_ns == 260 * MS) == (communication_ms == 150)
+
+
+def test_a_period_that_grows_little_by_little_is_measured_in_the_end():
+    """Each correction is small; all of them together are not."""
+    core = two_measured(slots=True)
+    reports(core, "b", 50, 271, 131)
+    assert core.registry.get("b").profile.period_ns == 271 * MS
+    assert core.wants_plan
+    assert not core.measuring.waits("b")
+    replan(core)
+    reports(core, "b", 50, 280, 140)
+    assert core.registry.get("b").profile.period_ns == 271 * MS
+    assert core.measuring.waits("b")
 
 
 @pytest.mark.parametrize(("own_ms", "doubted"), [(240, True), (258, False), (300, False)])
