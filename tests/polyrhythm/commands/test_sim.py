@@ -123,7 +123,7 @@ def test_bad_input_is_one_line(words: list[str], message: str, capsys: pytest.Ca
         ("{h},job_id\n1,2,0,5,vgg16,100,7\n", "row 1, column job_id: is there twice"),
         ("{h}\n1,2,0\n", "row 2, column model_name: is empty"),
         ("{h}\n1,2,-1,5,vgg16,100\n", "row 2, column submit_time: -1 is out of range"),
-        ("{h}\n1,2,nan,5,vgg16,100\n", "row 2, column submit_time: nan is out of range; legal: 0 to"),
+        ("{h}\n1,2,nan,5,vgg16,100\n", "row 2, column submit_time: 'nan' is no number; legal: 0 to"),
         ("{h}\n1,1.5,0,5,vgg16,100\n", "row 2, column num_gpu: 1.5 is no whole number; legal: whole"),
         ("{h}\n1,²,0,5,vgg16,100\n", "row 2, column num_gpu: '²' is no number; legal: 1 to"),
         ("{h}\n1,2,9e11,5,vgg16,100\n", "row 2: job job-1: it arrives at 9e+08 s; legal: up to 9.22337e+06"),
