@@ -138,8 +138,10 @@ def test_a_killed_controller_comes_back_with_its_jobs_and_its_plan(
 @pytest.mark.slow
 def test_without_a_store_found_entries_stay_until_the_grace_is_over(fabric, start_controller, connect):
     first = start_controller(fabric.description())
-    _, pins = pinned(fabric, first, connect)
+    pinned(fabric, first, connect)
+    at_rest(first)
     kill(first)
+    pins = flow_entries(fabric)
     second = start_controller(fabric.description(restart_grace_ms=1_000_000))
     in_service(second)
     assert flow_entries(fabric) == pins
@@ -233,6 +235,8 @@ def test_kills_at_random_instants_lose_no_acknowledged_job(fabric, start_control
         trainers = Trainers(controller.agents, fabric.topology, kills)
         trainers.start()
         time.sleep(rng.uniform(0.0, 2.0))
+        if kills == 0:
+            eventually(lambda c=controller: plan_numbers(c), "a plan is made")
         kill(controller)
         # Plans are shown before they are stored. No number stands for two plans.
         given = plan_numbers(controller)
