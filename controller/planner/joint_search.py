@@ -127,9 +127,8 @@ class JointSearch:
     @cached_property
     def _limits(self) -> SearchLimits:
         """LIMITS, with fewer iterations in a thorough evaluation where it would be too much work."""
-        wanted = LIMITS.thorough.iterations
-        iterations = max(_FEWEST_ITERATIONS, min(wanted, wanted * _most_cost() // max(1, self._cost(wanted))))
-        return replace(LIMITS, thorough=replace(LIMITS.thorough, iterations=iterations))
+        cost = self._cost(LIMITS.thorough.iterations)
+        return replace(LIMITS, thorough=LIMITS.thorough.within(_most_cost(), cost, _FEWEST_ITERATIONS))
 
     @cached_property
     def start(self) -> Candidate:

@@ -12,7 +12,7 @@ from controller.interleave.joint.instance import Choice
 from controller.kernel import available
 from controller.planner.ask import ask_levels
 from controller.planner.candidate import Candidate, PathsAndShifts, build
-from controller.planner.ecmp_reference import EcmpLengths, EcmpReference
+from controller.planner.ecmp_reference import FEWEST_ITERATIONS, REFERENCE_WORK, EcmpLengths, EcmpReference
 from controller.planner.floor import expected_of, objective_of, on_one_level, undisturbed
 from controller.planner.loop.known_searches import KNOWN_SEARCHES
 from controller.planner.loop.plan_values import Stop, never
@@ -35,11 +35,14 @@ _MOST_STREAMS = 5_000
 """The same for the streams of jobs that share links. Chosen: their rates take a time that grows by the
 square; for 8,000 streams a plan took 12 s."""
 _MANY_JOBS = 32
-_WORK_FOR_MANY = 1_000_000
-"""The work on changes of levels where more than `_MANY_JOBS` have elephants. Chosen: against 2.5 times as
-much, the search of groups of 16 to 28 jobs lost 0.2 % of the GPU utilisation in the mean and 0.7 % at most,
-and the next plan goes on from there. In larger groups it found nothing with either.
+_WORK_FOR_MANY = 100_000
+_MOVES_FOR_MANY = 48
+"""The most work on changes of levels, and the most of them, where more than `_MANY_JOBS` have elephants.
+Chosen: of 50 plans for 46 jobs, 20 of them in one group, 43 stayed as they were with ten times the work, and
+jobs took 0.2 % less time; without any change they took as long as with that.
 """
+_THOROUGH_WORK, _QUICK_WORK = 100_000, 25_000
+"""The most work of one evaluation. Chosen: a tenth of a second, and a fortieth."""
 _PLAIN = 200
 """How many times slower the evaluator is without its compiled loops, measured."""
 
@@ -68,25 +71,31 @@ def levels_only(built: PathsAndShifts, stop: Stop = never) -> Candidate:
     instance = instance_of(demands, only)
     names = [p.name for p in instance.jobs]
     base = choice_of(instance, start)
-    if max((len(g.streams) for g in Evaluator(instance).groups(base)), default=0) > _MOST_STREAMS:
+    evaluator = Evaluator(instance)
+    if max((len(g.streams) for g in evaluator.groups(base)), default=0) > _MOST_STREAMS:
         return _unevaluated(start)
     given: dict[str, Choice] = {}
     for words, level in _levels(start, instance.levels):
         choice = replace(base, level=tuple(level[n] for n in names))
         if choice not in given.values():
             given[words] = choice
-    limits = LIMITS if available() else replace(LIMITS, max_work=LIMITS.max_work // _PLAIN)
-    if len(names) > _MANY_JOBS:
-        limits = replace(limits, level_work=min(limits.max_work, _WORK_FOR_MANY))
+    limits = _limits(len(names), evaluator, base)
     policy, found = demands.inputs.policy, None
     ecmp = EcmpLengths({}, {})
-    reference = EcmpReference(demands, tuple(only), limits.thorough.iterations)
+    reference = EcmpReference(demands, tuple(only), LIMITS.thorough.iterations, REFERENCE_WORK)
     if reference.cost <= limits.max_work:
         ecmp = reference.lengths()
         objective = objective_of(policy, instance.jobs, ecmp)
         seed = demands.inputs.seed
         search = partial(
-            solve_levels, instance, given, objective=objective, limits=limits, stop=stop, seed=seed
+            solve_levels,
+            instance,
+            given,
+            objective=objective,
+            limits=limits,
+            evaluator=evaluator,
+            stop=stop,
+            seed=seed,
         )
         found = KNOWN_SEARCHES.result(instance, given, objective, limits, seed, search)
     if found is None:
@@ -97,6 +106,25 @@ def levels_only(built: PathsAndShifts, stop: Stop = never) -> Candidate:
         return replace(start, reason=reason, expected=expected)
     levels = dict(zip(names, found.choice.level, strict=True))
     return replace(start, priorities=start.priorities.changed(levels), reason=reason, expected=expected)
+
+
+def _limits(jobs: int, evaluator: Evaluator, base: Choice) -> SearchLimits:
+    """LIMITS, with less work where an evaluation is much work, and where the evaluator is not compiled."""
+    limits = replace(
+        LIMITS,
+        thorough=_cheaper(LIMITS.thorough, evaluator, base, _THOROUGH_WORK),
+        quick=_cheaper(LIMITS.quick, evaluator, base, _QUICK_WORK),
+    )
+    if not available():
+        limits = replace(limits, max_work=LIMITS.max_work // _PLAIN)
+    if jobs > _MANY_JOBS:
+        work = min(limits.max_work, _WORK_FOR_MANY)
+        limits = replace(limits, evaluations=_MOVES_FOR_MANY, level_work=work)
+    return limits
+
+
+def _cheaper(effort: Effort, evaluator: Evaluator, choice: Choice, work: int) -> Effort:
+    return effort.within(work, evaluator.cost(choice, effort), FEWEST_ITERATIONS)
 
 
 def _unevaluated(start: Candidate) -> Candidate:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 
 import numpy as np
@@ -53,6 +53,11 @@ class Effort:
     seeds: tuple[int, ...]
     iterations: int
     longer: float = 0.0
+
+    def within(self, work: int, cost: int, least: int) -> Effort:
+        """The same with fewer iterations, but at least `least`, where its `cost` is more than `work`."""
+        affordable = self.iterations * work // max(1, cost)
+        return replace(self, iterations=min(self.iterations, max(least, affordable)))
 
 
 @dataclass(frozen=True, slots=True)

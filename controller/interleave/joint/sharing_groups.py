@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +11,8 @@ from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance, 
 from controller.interleave.period import REPEATS
 
 _EPS = 1e-9
+_KEPT = 8
+"""Chosen: the plan under improvement, its change, and those that it began with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,32 @@ class SharingGroup:
         return len(self.jobs) == 1 and self.timings[0] == UNSCHEDULED and not self.streams
 
 
-def demand_on(instance: Instance, path_choice: Sequence[int]) -> dict[int, dict[int, float]]:
-    """The peak demand of each job on each link, in bit/s: link -> job -> rate."""
+@dataclass(frozen=True, slots=True)
+class LinkDemands:
+    """`by_link` has the peak demand of each job on each link, in bit/s. `full` are the links that cannot
+    carry all their flows at full rate at once."""
+
+    by_link: Mapping[int, Mapping[int, float]]
+    full: frozenset[int]
+
+
+_known: deque[tuple[Instance, tuple[int, ...], LinkDemands]] = deque(maxlen=_KEPT)
+"""Instance, paths and result. Instances are compared by identity."""
+
+
+def demands_on(instance: Instance, path_choice: Sequence[int]) -> LinkDemands:
+    """What the jobs want of the links if their flows take these paths. The last results are kept: a search
+    asks several times about each plan. Callers must not change them."""
+    chosen = tuple(path_choice)
+    for known, paths, result in tuple(_known):
+        if known is instance and paths == chosen:
+            return result
+    result = _computed(instance, chosen)
+    _known.appendleft((instance, chosen, result))
+    return result
+
+
+def _computed(instance: Instance, path_choice: tuple[int, ...]) -> LinkDemands:
     wanted: dict[int, dict[int, float]] = {}
     rates = [float(max((s.rate_bps for s in job.steps), default=0)) for job in instance.jobs]
     for (j, flow), path in zip(instance.flows, path_choice, strict=True):
@@ -55,14 +81,9 @@ def demand_on(instance: Instance, path_choice: Sequence[int]) -> dict[int, dict[
                 wanted[link] = {j: rates[j]}
             else:
                 on_link[j] = on_link.get(j, 0.0) + rates[j]
-    return wanted
-
-
-def full_links(instance: Instance, wanted: dict[int, dict[int, float]]) -> set[int]:
-    """The links that cannot carry all their flows at full rate at once."""
-    return {
-        link for link, jobs in wanted.items() if sum(jobs.values()) > instance.capacity_bps[link] * (1 + _EPS)
-    }
+    capacity = instance.capacity_bps
+    full = (link for link, jobs in wanted.items() if sum(jobs.values()) > capacity[link] * (1 + _EPS))
+    return LinkDemands(wanted, frozenset(full))
 
 
 def legal(instance: Instance, choice: Choice) -> bool:
@@ -82,10 +103,10 @@ def legal(instance: Instance, choice: Choice) -> bool:
     periods = [choice.timings[j][0] for j in scheduled]
     if max(periods) > REPEATS * min(periods):
         return False
-    wanted = demand_on(instance, choice.path_choice)
+    wanted = demands_on(instance, choice.path_choice)
     beside: set[int] = set()
-    for link in full_links(instance, wanted):
-        together = scheduled & wanted[link].keys()
+    for link in wanted.full:
+        together = scheduled & wanted.by_link[link].keys()
         if len(together) > 1:
             beside |= together
     return beside == scheduled
@@ -106,7 +127,7 @@ class Sharing:
 
 def sharing_of(instance: Instance, path_choice: Sequence[int]) -> Sharing:
     """Which jobs share full links if the flows take these paths. Jobs without steps are left out."""
-    full = full_links(instance, demand_on(instance, path_choice))
+    full = demands_on(instance, path_choice).full
     merged: dict[tuple[int, float, Links], int] = defaultdict(int)
     uncontended_size: dict[int, float] = defaultdict(float)
     for (j, flow), path in zip(instance.flows, path_choice, strict=True):

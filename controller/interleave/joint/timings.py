@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from controller.interleave.cassini import DiscardedError, unique_shifts
 from controller.interleave.circle import SharedLink
 from controller.interleave.joint.instance import UNSCHEDULED, Instance, JobTiming, JointJob
-from controller.interleave.joint.sharing_groups import demand_on, full_links
+from controller.interleave.joint.sharing_groups import demands_on
 from controller.interleave.link_sharing import SLACK
 from controller.interleave.slot_schedule import RotationCache, schedule_slots
 from controller.model import Phase
@@ -32,11 +32,10 @@ def shared_links(
     No job asks for more than the capacity of a link. Each phase is made longer by `guard` times the compute
     that follows it, and by no more than that whole compute.
     """
-    wanted = demand_on(instance, path_choice)
-    full = full_links(instance, wanted)
+    wanted = demands_on(instance, path_choice)
     found = []
-    for link in sorted(full):
-        users = {j: rate for j, rate in wanted[link].items() if jobs is None or j in jobs}
+    for link in sorted(wanted.full):
+        users = {j: rate for j, rate in wanted.by_link[link].items() if jobs is None or j in jobs}
         if len(users) < 2:
             continue
         capacity = instance.capacity_bps[link]

@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from controller.interleave.joint.instance import UNSCHEDULED, Instance, JobTiming
-from controller.interleave.joint.sharing_groups import demand_on, full_links
+from controller.interleave.joint.sharing_groups import demands_on
 from controller.priority.compress import compress
 from controller.priority.crux import Contender, RankedJob, contention, rank
 
 
 def traffic_seconds(instance: Instance, path_choice: Sequence[int]) -> list[float]:
     """t_j of every job in s: the time of its slowest link for one iteration, at least its own Up phases."""
-    wanted = demand_on(instance, path_choice)
     slowest = [p.up_ns / 1e9 for p in instance.jobs]
-    for link, users in wanted.items():
+    for link, users in demands_on(instance, path_choice).by_link.items():
         for j, rate in users.items():
             if rate > instance.capacity_bps[link]:
                 longer = rate / instance.capacity_bps[link] * instance.jobs[j].up_ns / 1e9
@@ -49,10 +48,10 @@ def overlapping_pairs(
     instance: Instance, path_choice: Sequence[int], timings: Sequence[JobTiming]
 ) -> set[tuple[int, int]]:
     """The pairs of jobs that share a full link, without the pairs of two scheduled jobs."""
-    wanted = demand_on(instance, path_choice)
+    wanted = demands_on(instance, path_choice)
     pairs: set[tuple[int, int]] = set()
-    for link in full_links(instance, wanted):
-        pairs |= set(combinations(sorted(wanted[link]), 2))
+    for link in wanted.full:
+        pairs |= set(combinations(sorted(wanted.by_link[link]), 2))
     return {(a, b) for a, b in pairs if UNSCHEDULED in (timings[a], timings[b])}
 
 

@@ -168,16 +168,17 @@ def solve_levels(
     objective: Objective = UTILISATION,
     limits: SearchLimits,
     plain: bool = False,
+    evaluator: Evaluator | None = None,
     stop: Stop = never,
     seed: int = 0,
 ) -> SearchResult | None:
     """The best of the given plans after moves of levels alone: for instances too large for `solve`.
 
     The first plan of `given` that no other one beats by `limits.min_gain` is kept. None if `limits.max_work`
-    is not enough to evaluate all of them once. Deterministic for a seed. Once `stop` says so, the result is
-    the best plan evaluated thoroughly so far.
+    is not enough to evaluate all of them once. `evaluator` replaces that of the instance. Deterministic for a
+    seed. Once `stop` says so, the result is the best plan evaluated thoroughly so far.
     """
-    evaluator = Evaluator(instance, plain)
+    evaluator = evaluator or Evaluator(instance, plain)
     values = PlanValues(evaluator, objective, stop=stop)
     cost = max(evaluator.cost(choice, limits.quick) for choice in given.values())
     if cost * len(given) > limits.max_work:

@@ -64,3 +64,15 @@ def test_a_job_without_flows_changes_nothing_and_costs_nothing() -> None:
     first = anew(INPUTS)
     alone = Job("c", "m", 8, ("h3",), Profile(100 * MS, ()), 1e12, ())
     assert reference(replace(INPUTS, jobs=(*TWO, alone), epoch_ns=10**9)).lengths() is first
+
+
+def test_a_limit_of_work_takes_iterations_but_no_draws() -> None:
+    jobs = tuple(job(f"j{k}", (f"h{k}", f"h{k + 4}"), 40 + 5 * k, 90 + 20 * k) for k in range(1, 5))
+    whole = reference(replace(INPUTS, jobs=jobs), 12)
+    less = replace(whole, work=whole.cost // 2)
+    least = replace(whole, work=1)
+    assert replace(whole, work=whole.cost).lengths() == whole.lengths()
+    assert 0.3 * whole.cost <= least.cost < less.cost <= 0.55 * whole.cost
+    # Another question, so another answer, though not by much: all have the same draws of ports.
+    for name, ns in whole.lengths().mean.items():
+        assert ns != least.lengths().mean[name] == pytest.approx(ns, rel=0.15)
