@@ -153,8 +153,7 @@ class Simulation:
         """Process all events that are due now."""
         m = self.memory
         while m.arrivals and m.arrivals[0].arrival_ns * PS_PER_NS <= m.now:
-            request = m.arrivals.popleft()
-            m.waiting.append(WaitingJob(request, m.now))
+            m.waiting.append(WaitingJob(m.arrivals.popleft(), m.now))
         changed = False
         while m.failures and m.failures[0].at_ns * PS_PER_NS <= m.now:
             self._fail(m.failures.popleft())
@@ -170,7 +169,7 @@ class Simulation:
     def _schedule(self) -> None:
         """Ask the scheduler which jobs to stop and which to start."""
         m = self.memory
-        stopped = [""]
+        stopped, departed, arrived = [""], False, list[str]()
         while stopped:
             served = {n: self._served(r) for n, r in m.running.items()} if m.scheduler.preempts else {}
             if m.scheduler.reads_progress(m.now):
@@ -178,14 +177,16 @@ class Simulation:
             begun, stopped = m.scheduler.decide(
                 m.now, m.waiting, m.running, served, m.free, self._compatibility
             )
+            departed |= any(m.running[name].sends for name in stopped)
             for name in stopped:
                 self._preempt(name)
             for waiting, placement in begun:
                 # The scheduler may have given the job another number of GPUs.
                 m.waiting = [w for w in m.waiting if w.request.name != waiting.request.name]
                 self._start(waiting, placement)
-            if begun:
-                self._plan([waiting.request.name for waiting, _ in begun])
+            arrived += [w.request.name for w, _ in begun if m.running[w.request.name].sends]
+        if arrived or (departed and not m.decider.one_by_one):
+            self._plan(arrived)
 
     def _compatibility(
         self, placements: Mapping[str, tuple[JobRequest, Placement]], stopped: Collection[str]
@@ -252,7 +253,7 @@ class Simulation:
         m.decider.forget(running.flows)
         del m.running[name]
         self._pool.changed([name])
-        if not m.decider.one_by_one and m.running:
+        if running.sends and not m.decider.one_by_one and m.running:
             self._plan()
 
     def _preempt(self, name: str) -> None:
@@ -279,9 +280,8 @@ class Simulation:
     def _plan(self, started: Sequence[str] = ()) -> None:
         """Request a plan. It takes effect after the re-planning delay."""
         m = self.memory
-        wanted = started if m.decider.one_by_one and started else list(m.running)
-        jobs = [m.running[name].job for name in wanted]
-        if not jobs:
+        wanted = started if m.decider.one_by_one and started else m.running
+        if not (jobs := [m.running[name].job for name in wanted if name in m.running]):
             return
         decided = m.decider.plan(m.fabric, jobs, m.now)
         if self.settings.replan_delay_ns:

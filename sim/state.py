@@ -83,6 +83,11 @@ class RunningJob:
     routed_on: FabricState | None = None
     load: dict[int, float] = field(default_factory=dict)
 
+    @property
+    def sends(self) -> bool:
+        """Whether the job has flows between servers. A plan is made when such a job comes or leaves."""
+        return bool(self.flows)
+
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:

@@ -140,6 +140,7 @@ def finish(engine_type: type, runs: list[JobRun], cut: int, dead: tuple[int, ...
     return runs
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(jobs(), st.integers(0, 200 * PS_PER_MS), st.sets(st.integers(0, 11), max_size=4))
 def test_completion_times_equal_the_full_resolves(runs: list[JobRun], cut: int, dead: set[int]) -> None:
@@ -162,6 +163,7 @@ def test_completion_times_equal_the_full_resolves(runs: list[JobRun], cut: int, 
         assert sum(k * n for k, n in b.lengths.items()) == sum(loop.total for loop in b.loops)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_rates_equal_the_full_resolves_while_flows_come_and_go(data: st.DataObject) -> None:

@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from controller.model import Job, Plan
 from controller.routing.forwarding import forwarding
 from controller.routing.paths import path_of
 from sim.checkpoint import CheckpointError, fingerprint, load, save
 from sim.cluster import Cluster, FreeGpus, JobRequest, WorkloadError, machines
+from sim.decide import Decider, FabricState
 from sim.engine import KernelEngine
 from sim.jobrun import JobRun
 from sim.network import Network
@@ -95,6 +97,40 @@ def test_a_plan_that_changes_nothing_for_a_job_leaves_its_engine_alone() -> None
     simulation = simulated(requests, SimulationSettings(policy="crux"), engine=counting)
     assert all(end > 0 for end in ends(simulation).values())
     assert sorted(made) == sorted(r.name for r in requests)
+
+
+def test_a_plan_is_made_when_a_job_that_sends_comes_or_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[tuple[str, ...]] = []
+
+    def counting(self: Decider, fabric: FabricState, jobs: Sequence[Job], now_ps: int) -> Plan:
+        planned.append(tuple(job.name for job in jobs))
+        return plan(self, fabric, jobs, now_ps)
+
+    plan = Decider.plan
+    monkeypatch.setattr(Decider, "plan", counting)
+    far, near = (replace(r, arrival_ns=0) for r in workload(2, 1))
+    requests = [
+        replace(far, name="far", gpus=8, iterations=100),
+        # Each has a server for itself.
+        *(replace(near, name=f"near{i}", gpus=4, arrival_ns=i * MS, iterations=3) for i in range(3)),
+        replace(far, name="late", gpus=8, arrival_ns=5 * MS, iterations=5),
+    ]
+    simulation = simulated(requests, SimulationSettings(policy="crux"))
+    assert all(end > 0 for end in ends(simulation).values())
+    assert [set(names) & {"far", "late"} for names in planned] == [{"far"}, {"far", "late"}, {"far"}]
+
+
+@pytest.mark.parametrize("policy", ["crux", "ecmp"])
+def test_those_that_stay_are_planned_when_another_is_stopped(policy: str) -> None:
+    requests = [
+        replace(r, gpus=gpus, iterations=100)
+        for r, gpus in zip(workload(8, 2), [16, 12, 8, 16, 4, 8, 12, 16], strict=True)
+    ]
+    simulation = simulated(
+        requests, SimulationSettings(policy=policy), scheduler=LeastAttained(threshold_s=100, every_s=5)
+    )
+    assert all(o.iterations == 100 for o in simulation.memory.outcomes.values())
+    assert any(o.preempted for o in simulation.memory.outcomes.values())
 
 
 def test_a_job_alone_takes_its_ideal_time() -> None:
