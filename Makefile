@@ -5,13 +5,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Two tests for each core: most of them wait for other processes. The slow ones compute.
 CORES := $(shell nproc 2>/dev/null || echo 2)
-QUICK := -n $(shell echo $$(( $(CORES) > 3 ? 8 : 2 * $(CORES) ))) --dist worksteal -m "not slow"
+QUICK := -n $(shell echo $$(( $(CORES) > 3 ? 8 : 2 * $(CORES) ))) --dist worksteal -m "not slow and not long"
 SLOW := -n $(shell echo $$(( $(CORES) > 8 ? 8 : $(CORES) ))) --dist worksteal -m "slow and not alone"
+LONG := -n $(shell echo $$(( $(CORES) > 8 ? 8 : $(CORES) ))) --dist worksteal -m long
 
 # Each process would compile our modules anew; a controller takes a quarter longer to start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run mininet shim mltcp test test-slow coverage lint format setup p4 shell wire wheel dashboard docs clean help
+.PHONY: run mininet shim mltcp test test-slow test-long coverage lint format setup p4 shell wire wheel dashboard docs clean help
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -20,12 +21,15 @@ run: .venv/.run ## measure the default scenarios, then serve the live fabric (ON
 	@$(BIN)/polyrhythm run $(if $(ONCE),--once) $(if $(RUN_JSON),--json $(RUN_JSON)) \
 	  $(if $(OFFSETS),--offsets $(OFFSETS)) $(if $(SEED),--seed $(SEED)) $(SCENARIO)
 
-test: .venv/.dev ## every test but the slow ones
+test: .venv/.dev ## every test but the slow and long ones
 	@$(BIN)/python -m pytest $(QUICK)
 
 test-slow: .venv/.dev ## the slow tests
 	@$(BIN)/python -m pytest $(SLOW)
 	@$(BIN)/python -m pytest -m alone
+
+test-long: .venv/.dev ## tests that take minutes each, and that CI leaves out
+	@$(BIN)/python -m pytest $(LONG)
 
 coverage: .venv/.dev ## make test, and the share of lines that it runs, with a floor (pyproject.toml)
 	@rm -rf out/coverage && mkdir -p out/coverage

@@ -529,6 +529,7 @@ def test_every_view_shows_when_it_was_measured_and_has_no_serious_finding_of_axe
         assert axe_findings_of_themes(page) == [], name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "height"), [(390, 800), (3840, 2160)])
 def test_fits_a_telephone_and_a_wall(browser: object, server: Running, width: int, height: int) -> None:
     context = browser.new_context(viewport={"width": width, "height": height})

@@ -138,7 +138,7 @@ def test_commands_run(guide: str, tmp_path: Path) -> None:
     run_guide(guide, tmp_path, slow=False)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("guide", guides_that_run(slow=True))
 def test_slow_commands_run(guide: str, tmp_path: Path) -> None:
     run_guide(guide, tmp_path, slow=True)

@@ -187,6 +187,7 @@ def sampled(
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([0, 0.05, 0.1]))
 def test_the_rounds_within_bursts_are_no_period(seed: int, missing: float) -> None:

@@ -38,6 +38,7 @@ def test_recorded_files(name: str, period_ms: float, phases_ms: list[tuple[float
         assert seen == pytest.approx(wanted, abs=12)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @example(period=20, part=0.5, iterations=7, seed=26643)
 @given(st.integers(20, 400), st.floats(0.1, 0.7), st.integers(6, 30), st.integers(0, 2**32))

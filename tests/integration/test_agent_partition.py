@@ -205,6 +205,7 @@ def test_a_controller_that_is_killed_and_started_again_has_all_of_it_again(
         assert second.poll() is None
 
 
+@pytest.mark.slow
 def test_two_agents_with_one_name(rig: Rig, start_agent: Callable[..., AgentProcess], tmp_path: Path) -> None:
     where = f"unix:{tmp_path}/controller.sock"
     rig.controller(f"--agents-address={where}")
@@ -241,6 +242,7 @@ def test_garbage_on_the_controllers_agents_port(
     assert status(str(path))["connected"]
 
 
+@pytest.mark.slow
 @needs_namespaces
 def test_a_network_that_is_cut_and_mended(
     rig: Rig, start_agent: Callable[..., AgentProcess], tmp_path: Path

@@ -102,6 +102,7 @@ def in_service(controller):
     )
 
 
+@pytest.mark.slow
 def test_a_killed_controller_comes_back_with_its_jobs_and_its_plan(
     fabric, start_controller, connect, tmp_path
 ):

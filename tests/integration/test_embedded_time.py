@@ -8,6 +8,7 @@ import urllib.request
 from functools import partial
 
 import grpc
+import pytest
 from control_rig import PATIENCE_S, RATE_BPS, eventually, job, join_message, wire_up
 
 from bmv2 import EmbeddedSwitch
@@ -151,6 +152,7 @@ def watch(web, seen):
             return
 
 
+@pytest.mark.slow
 def test_transport_and_watchers_change_nothing(start_controller):
     logs = []
     for arguments, watched in (((), False), (("--rpc-delay-ms=20",), False), (("--poll",), True)):

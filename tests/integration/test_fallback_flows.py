@@ -117,6 +117,7 @@ def test_the_message_as_it_comes():
         list(from_agent("h1", wire.AgentMessage(flow_fallback=said)))
 
 
+@pytest.mark.slow
 def test_a_live_controller_shows_a_fallback_and_its_end(fabric, start_controller, connect):
     controller = start_controller(fabric.description(verify=False))
     member = job("a", "h1", "h3")

@@ -9,6 +9,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from polyrhythm.run.session import FabricSession, SessionResult, SessionSpec
 
 # The GPUs of "slow" need 210 ms instead of 30 from its fourth iteration on, and no profile says so.
@@ -58,6 +60,7 @@ async def session(spec: SessionSpec) -> tuple[SessionResult, list[dict[str, Any]
         await run.stop()
 
 
+@pytest.mark.slow
 def test_a_job_below_its_floor_gets_a_new_plan_and_then_shares_one_level(tmp_path: Path) -> None:
     file = tmp_path / "below-floor.json"
     file.write_text(json.dumps(SCENARIO))

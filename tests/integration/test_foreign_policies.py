@@ -109,6 +109,7 @@ def test_the_guide_has_a_short_file_for_each_kind() -> None:
         }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_each_file_is_a_package_that_plans_and_simulates(installed: Path) -> None:
     made = {}
     for name in EACH_BY_NAME_AND_ONE_BY_MODULE:
@@ -145,6 +146,7 @@ def test_each_file_is_a_package_that_runs(installed: Path, tmp_path: Path, polic
 # Other processes and later runs
 
 
+@pytest.mark.slow
 def test_the_spawned_planner_resolves_the_policy(site: Path) -> None:
     known = policy_named("path-per-job").with_options({"offset": 1})
     unknown = Policy("nowhere", routing=known.routing, priority=policy_named("shortest-first").priority)

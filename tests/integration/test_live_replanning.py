@@ -2,7 +2,8 @@
 """Jobs that arrive, leave and are placed anew, on a live fabric: each time levels at agents and in switches
 follow, and who need not move keeps its DSCP (CRUX, section 5)."""
 
-from live_rig import live
+import live
+from live_rig import pytest
 
 # Four jobs on one cable, one more intense than the next. Two NICs keep the DSCP that a queue pair began with.
 TEXT = """
@@ -43,6 +44,7 @@ def sent(here, until_ms):
     return {host: set(counts) for host, counts in sorted(here.left.items())}
 
 
+@pytest.mark.slow
 def test_levels_follow_arrivals_departures_and_new_placements(tmp_path, start_controller):
     with live(tmp_path, start_controller, "crux", TEXT) as here:
         here.start("b", 50)

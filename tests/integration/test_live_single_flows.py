@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole loop on the embedded fabric: NICs that keep ports or DSCPs, and switches that make up for it."""
 
-from control_rig import eventually
+import eventually
+from control_rig import pytest
 from live_rig import live
 
 # Two jobs on one cable that no shift reconciles: the second to arrive has more GPUs, and goes first.
@@ -17,6 +18,7 @@ jobs:
 """
 
 
+@pytest.mark.slow
 def test_a_queue_pair_that_keeps_its_dscp_is_queued_by_the_plans(tmp_path, start_controller):
     more = "nics: {keeps_dscp: true, hosts: [h2]}"
     with live(tmp_path, start_controller, "crux", TEXT.format(spines=1, more=more)) as here:
@@ -83,6 +85,7 @@ def test_ports_of_the_nics_own_choice_are_pinned_to_the_plans_paths(tmp_path, st
         assert [here.fabric.switches[leaf].table("pinned_flow").entries() for leaf in entries] == [[], []]
 
 
+@pytest.mark.slow
 def test_where_no_probe_may_be_sent_an_unknown_hash_leaves_no_flow_to_chance(tmp_path, start_controller):
     text = TEXT.format(spines=2, more="hash: unknown")
     with live(tmp_path, start_controller, "routing", text, verify=False) as here:

@@ -92,6 +92,7 @@ def hard(jobs: Sequence[Job], made: Plan, seed: int) -> bool:
     return has_loop(links) or not all(time_sharing.can_share(a, b) for a, b in pairs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fits", [True, False], ids=["compatible", "incompatible"])
 def test_it_is_never_worse_than_a_mechanism_alone_and_better_where_they_are_not_enough(fits: bool) -> None:
     rng = random.Random(f"door {fits}")

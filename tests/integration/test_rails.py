@@ -64,6 +64,7 @@ def told(agent: Agent, kind: str) -> wire.ControllerMessage:
     raise AssertionError("the controller ended the session")
 
 
+@pytest.mark.slow
 def test_a_session_speaks_for_the_nics_of_one_machine(
     fabric: HostFabric,
     topology: Topology,
@@ -125,6 +126,7 @@ def test_a_session_speaks_for_the_nics_of_one_machine(
     assert told(second, "clock").host == "h1.2"
 
 
+@pytest.mark.slow
 def test_one_agent_pins_a_training_process_on_every_rail(
     fabric: HostFabric,
     topology: Topology,

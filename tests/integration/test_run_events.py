@@ -38,6 +38,7 @@ jobs:
 """
 
 
+@pytest.mark.slow
 def test_a_session_does_not_wait_for_a_job_that_starves(tmp_path: Path) -> None:
     path = tmp_path / "starving.yaml"
     path.write_text(STARVING)
@@ -65,6 +66,7 @@ jobs:
 """
 
 
+@pytest.mark.slow
 def test_a_switch_that_is_powered_on_again_is_used_again(tmp_path: Path) -> None:
     path = tmp_path / "cycle.yaml"
     path.write_text(CYCLE)
@@ -86,6 +88,7 @@ def test_a_switch_that_is_powered_on_again_is_used_again(tmp_path: Path) -> None
     assert results[1] == result
 
 
+@pytest.mark.slow
 def test_what_the_example_says_happens(example: Path, tmp_path: Path) -> None:
     scenario = load_scenario(example)
     spec = SessionSpec(example, "polyrhythm", "together", 1, tmp_path / "kept", profile="declared")

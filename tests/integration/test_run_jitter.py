@@ -51,7 +51,7 @@ def test_with_jitter_the_p99_is_no_worse_than_under_ecmp(tmp_path: Path, jitter_
         assert job["polyrhythm"]["p99_iteration_ms"] < job["ecmp"]["p99_iteration_ms"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_jitter_of_half_the_compute_time_makes_nobody_worse(tmp_path: Path) -> None:
     found = measured(tmp_path, pair(tmp_path, 50))
     assert found["worst_job"]["ratio"] < 1.1

@@ -44,6 +44,7 @@ def command(path: Path, target: Path) -> list[str]:
     return [*run, "--once", "--offsets", "0", "--json", str(target)]
 
 
+@pytest.mark.slow
 def test_what_nobody_says_is_measured_and_a_change_is_planned_for(tmp_path: Path) -> None:
     path = tmp_path / "unknown.yaml"
     path.write_text(SCENARIO % 30)

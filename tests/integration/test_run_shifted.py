@@ -61,7 +61,7 @@ def test_a_number_of_levels_that_no_switch_has_is_refused(value: str) -> None:
     assert "is no whole number from 1 to 6" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sender_with_a_window_comes_from_the_policy_or_from_the_scenario(tmp_path: Path) -> None:
     file = scenario(tmp_path, [(260, 120, 2), (260, 120, 2)], 12)
     found, _ = figures(tmp_path, file, "--policy", "mltcp", "--sender", "mltcp-reno")

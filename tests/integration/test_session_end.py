@@ -7,9 +7,12 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
 from polyrhythm.run.session import SessionSpec, run_session
 
 
+@pytest.mark.slow
 def test_a_session_ends_at_its_time(tmp_path: Path) -> None:
     quick = {"period_ms": 100, "phases": [{"start_ms": 0, "end_ms": 20, "gbps": 50}]}
     slow = {"period_ms": 20_000, "phases": [{"start_ms": 0, "end_ms": 20, "gbps": 50}]}

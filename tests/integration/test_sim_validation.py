@@ -159,12 +159,13 @@ def compare(name: str | Path, policy: str, tolerance: float, workdir: Path) -> d
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("policy", "tolerance"), [("ecmp", 0.10), ("polyrhythm", 0.05)])
 def test_two_jobs_on_a_link_agree_with_packets(policy: str, tolerance: float, tmp_path: Path) -> None:
     compare("two_vgg19", policy, tolerance, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["snapshot2", "collide", "contend"])
 @pytest.mark.parametrize(("policy", "tolerance"), [("ecmp", 0.10), ("polyrhythm", 0.05)])
 def test_scenarios_agree_with_packets(name: str, policy: str, tolerance: float, tmp_path: Path) -> None:
@@ -177,7 +178,7 @@ def test_rings_of_three_and_four_hosts_with_slots_agree_with_packets(tmp_path: P
     compare(tmp_path / "rings.yaml", "polyrhythm", 0.05, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("text", [RINGS, EIGHT], ids=["four-and-three", "eight-and-four"])
 def test_rings_from_equal_starts_agree_with_packets(text: str, tmp_path: Path) -> None:
     # All hosts begin within a millisecond, and collide until their offsets grow.

@@ -64,6 +64,7 @@ def spec_of(folder: Path, **changes: float) -> SessionSpec:
     return SessionSpec(scenario, "polyrhythm", "together", 1, workdir, **changes)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_controller_that_stands_still_for_seconds_changes_nothing(tmp_path: Path) -> None:
     spec = spec_of(tmp_path)
     slow, said = asyncio.run(disturbed(spec, signal.SIGSTOP))
@@ -75,11 +76,13 @@ def test_a_controller_that_stands_still_for_seconds_changes_nothing(tmp_path: Pa
     assert slow.deterministic
 
 
+@pytest.mark.slow
 def test_a_killed_controller_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="the controller was killed by signal 9"):
         asyncio.run(disturbed(spec_of(tmp_path), signal.SIGKILL))
 
 
+@pytest.mark.slow
 def test_a_silent_controller_is_an_error(tmp_path: Path) -> None:
     # Its silence is shorter than the time after which the fabric says that it waits.
     with pytest.raises(RunError, match=r"the controller has been silent for 3 s \(at "):

@@ -89,6 +89,7 @@ MUCH = p4r.ReadRequest(device_id=1, entities=[p4r.Entity(counter_entry=p4r.Count
 OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0)]
 
 
+@pytest.mark.slow
 def test_reads_that_nobody_takes_give_way(start_rig, connect, config, monkeypatch):
     monkeypatch.setattr(p4runtime, "_READS", 3)
     monkeypatch.setattr(p4runtime, "_READ_PATIENCE_S", 0.0)

@@ -67,6 +67,7 @@ def test_equation_4_6_corrected_on_random_trees(seed: int) -> None:
         assert circle.score == pytest.approx(score(circle.link, periods, found.shifts))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6))
 def test_loops_get_the_best_consistent_shifts(seed: int) -> None:
@@ -145,6 +146,7 @@ def half_of(period: int) -> Phase:
     return up(0, period // 2 // MS)
 
 
+@pytest.mark.slow
 def test_fifty_jobs_on_a_link() -> None:
     rng = random.Random(3)
     own = {f"j{i}": rng.randint(100, 140) * MS for i in range(50)}

@@ -54,6 +54,7 @@ def jobs_on(topology: Topology, count: int, seed: int) -> tuple[Job, ...]:
     return tuple(made)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("topology", "before"),
     [

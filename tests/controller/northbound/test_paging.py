@@ -98,6 +98,7 @@ LISTS = {
 }
 
 
+@pytest.mark.slow
 def test_the_pages_of_every_list_together_are_the_list() -> None:
     with running(view(5)) as server, httpx.Client(base_url=server.url + "api/v1/", timeout=60) as api:
 

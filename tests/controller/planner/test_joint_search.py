@@ -87,6 +87,7 @@ def test_a_policy_that_names_a_sender_has_the_last_word(sender: str, canonical: 
     assert {j.sender for j in made.jobs.values()} == {canonical}
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(st.sets(st.sampled_from(sorted(HOSTS))), st.integers(1, 3), st.integers(0, 99))
 def test_no_job_weighs_on_a_nic_that_cannot(hosts: set[str], levels: int, seed: int) -> None:

@@ -94,6 +94,7 @@ def busy(policy: str, seed: int) -> float:
     return sum(parts) / len(parts) / (8 * RANKS * JOBS)
 
 
+@pytest.mark.slow
 def test_similar_jobs_lose_under_strict_order_and_gain_by_evaluated_levels() -> None:
     seeds = range(1, 7)
     ours, strict, equal = (

@@ -33,7 +33,7 @@ def job(name: str, hosts: list[str], period_ns: int) -> Job:
 JOBS = tuple(job(f"j{n}", [f"h{n}", f"h{n + 4}"], (100 + 30 * n) * 1_000_000) for n in range(1, 5))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not available(), reason="without Numba there are no kernels")
 def test_plans_use_the_plain_loops_until_the_kernels_are_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

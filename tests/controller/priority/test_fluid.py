@@ -17,6 +17,7 @@ EXAMPLE_1 = [LinkJob("1", 10, 10e9, 2.0, {"l": 2.0}), LinkJob("2", 10, 5e9, 1.0,
 EXAMPLE_2 = [LinkJob("1", 2, 10e9, 4.0, {"l": 1.0}, 0.5), LinkJob("2", 12, 30e9, 2.0, {"l": 3.0}, 0.5)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plain", [True, False])
 def test_figures_11_and_12(plain: bool) -> None:
     fluid = fluid_of(EXAMPLE_1, RATE)

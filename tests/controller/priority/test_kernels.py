@@ -44,6 +44,7 @@ def contiguous(graph: Graph, levels: int) -> float:
     return float(value[n])
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 9), st.booleans())
 def test_kernel_equals_reference(seed: int, n: int, levels: int, known: bool) -> None:

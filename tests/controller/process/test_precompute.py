@@ -38,6 +38,7 @@ def numba_is_loaded() -> bool:
     return "numba" in sys.modules
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not available(), reason="without Numba there are no kernels")
 @pytest.mark.parametrize(
     ("jobs", "policy", "loaded"),

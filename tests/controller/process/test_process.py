@@ -78,6 +78,7 @@ def jobs_in(state: Path) -> list[str]:
         return [what for (what,) in rows]
 
 
+@pytest.mark.slow
 def test_a_failed_link_and_a_dead_switch_move_the_flows(fabric, start_controller, connect):
     controller = start_controller(fabric.description())
     member = job("a", "h1", "h3")
@@ -160,6 +161,7 @@ def test_strangers_garbage_and_second_sessions_are_refused_and_the_rest_goes_on(
     assert controller.says("refused")
 
 
+@pytest.mark.slow
 def test_an_agent_that_goes_is_said_and_can_come_back(fabric, start_controller, connect):
     controller = start_controller(fabric.description(verify=False))
     agents = start_job(controller, connect, job("a", "h1", "h3"))
@@ -197,6 +199,7 @@ def children_of(pid: int) -> list[int]:
     ]
 
 
+@pytest.mark.slow
 def test_a_worker_process_that_dies_is_replaced(fabric, start_controller, connect):
     controller = start_controller(fabric.description())
     eventually(lambda: controller.says("spine2 is in service"))
@@ -270,6 +273,7 @@ def test_a_job_that_breaks_the_planner_costs_the_others_nothing(
         assert why in said
 
 
+@pytest.mark.slow
 def test_a_job_with_too_many_flows_between_two_hosts_is_refused_and_costs_nobody_anything(
     fabric, start_controller, connect
 ):
@@ -298,6 +302,7 @@ def test_a_flow_between_hosts_of_others_is_refused(fabric, start_controller, con
     )
 
 
+@pytest.mark.slow
 def test_the_worker_may_die_any_number_of_times(fabric, start_controller, connect):
     controller = start_controller(fabric.description())
     eventually(lambda: controller.says("spine2 is in service"))

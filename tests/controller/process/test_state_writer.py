@@ -138,6 +138,7 @@ def test_the_store_is_pruned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert len(pruned) == 3
 
 
+@pytest.mark.slow
 def test_a_controller_without_a_disk_goes_on(fabric, start_controller, connect, tmp_path):
     state = tmp_path / "state.sqlite"
     controller = start_controller(fabric.description(), f"--state={state}")

@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 from types import SimpleNamespace
 
+import pytest
 from control_rig import PATIENCE_S, eventually, job, join_message
 from silent_proxy import SilentProxy
 
@@ -23,6 +24,7 @@ def asked(controller, path):
         return error.code, json.load(error)
 
 
+@pytest.mark.slow
 def test_readyz_names_agents_switches_and_store_and_healthz_only_the_process(
     fabric, start_controller, connect, tmp_path
 ):

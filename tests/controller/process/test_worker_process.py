@@ -49,6 +49,7 @@ async def started() -> AsyncGenerator[WorkerProcess]:
         worker.close()
 
 
+@pytest.mark.slow
 def test_a_call_is_abandoned_and_the_next_one_works() -> None:
     async def scenario() -> None:
         async with started() as worker:
@@ -76,6 +77,7 @@ def name_after_import(topology: Topology, folder: str, turns: int) -> str:
     return str(importlib.import_module("slow_package").part.NAME) + name_after(topology, turns)
 
 
+@pytest.mark.slow
 def test_a_call_is_not_ended_within_an_import(tmp_path: Path) -> None:
     """A package that was imported in part would stay broken: its parts are there, but not it."""
     package = tmp_path / "slow_package"
@@ -148,6 +150,7 @@ def die_once(topology: Topology, died: str, turns: int) -> str:
     return name_after(topology, turns)
 
 
+@pytest.mark.slow
 def test_an_abandoned_call_is_not_repeated_when_the_worker_dies(tmp_path: Path) -> None:
     """The new process would not know that nobody waits for it, and the next plan would wait for it."""
     died = tmp_path / "died"
@@ -191,6 +194,7 @@ def test_a_call_is_abandoned_on_its_way_to_the_worker() -> None:
     on_loop(scenario())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "patient"), [(1, False), (60, True)])
 def test_a_call_that_asks_ends_with_what_it_has(first: int, patient: bool) -> None:
     async def scenario() -> None:
@@ -206,6 +210,7 @@ def test_a_call_that_asks_ends_with_what_it_has(first: int, patient: bool) -> No
     on_loop(scenario())
 
 
+@pytest.mark.slow
 def test_the_worker_keeps_what_it_knows_when_a_caller_gives_up() -> None:
     """Else the next plan would wait until the fabric has travelled again, and until caches are filled."""
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
 from control_rig import PATIENCE_S, on_loop
 
 from controller.process.workers import WorkerProcesses
@@ -33,6 +34,7 @@ def plan_until(file: Path) -> str:
     return "planned" if file.exists() else "too late"
 
 
+@pytest.mark.slow
 def test_table_writes_do_not_wait_for_a_plan(tmp_path: Path) -> None:
     async def scenario() -> tuple[str, int]:
         both = workers("host")

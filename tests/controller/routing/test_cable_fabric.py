@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -157,6 +158,7 @@ def test_a_flow_in_force_keeps_its_cables_and_its_port(seed: int, balance: bool)
     assert largest_load(later, ports_of(later, again)) <= largest_load(problem, ports) * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6))
 def test_the_compiled_choice_is_that_of_the_plain_reference(seed: int) -> None:

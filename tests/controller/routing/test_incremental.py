@@ -23,6 +23,7 @@ def shares(alive: dict[int, tuple[int, int]], leaves: int, spines: int) -> list[
     return [[-(-d // spines) for d in side] for side in degree]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.integers(2, 6), st.integers(1, 9), st.integers(0, 10**6), st.booleans())
 def test_live_spines_stay_balanced(leaves: int, spines: int, seed: int, plain: bool) -> None:

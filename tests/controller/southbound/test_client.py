@@ -16,6 +16,7 @@ from bmv2.server.pipelines import Pipelines
 from controller.southbound.election_ids import ALONE
 
 
+@pytest.mark.slow
 def test_a_write_without_an_answer_cannot_land_in_the_next_session(fabric, start_controller):
     server = fabric.servers["spine2"]
     proxy = SilentProxy(server.address)
@@ -74,6 +75,7 @@ class ForgetfulServer(SilentServer):
     service_class = ForgetfulService
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("called", ["write", "read"])
 def test_a_switch_that_lost_its_pipeline_gets_it_in_a_new_session(topology, start_controller, called):
     with running(topology, ForgetfulServer) as fabric:

@@ -68,6 +68,7 @@ def test_a_broken_connection_is_no_silence() -> None:
         on_loop(Heartbeat(interval_s=0.001).silence(ask, asyncio.Event()))
 
 
+@pytest.mark.slow
 def test_nothing_waits_for_a_silent_switch(fabric, start_controller, connect):
     proxy = SilentProxy(fabric.servers["spine2"].address)
     described = fabric.description()

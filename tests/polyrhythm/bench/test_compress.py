@@ -21,6 +21,7 @@ def test_instances_are_of_the_size_and_density_said() -> None:
     assert np.array_equal(again.weight, graph.weight)
 
 
+@pytest.mark.slow
 def test_the_report(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("numba")
     monkeypatch.setattr(bench, "_REPEATS", {30: 3, 500: 3})

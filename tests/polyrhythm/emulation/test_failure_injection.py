@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,6 +63,7 @@ def test_it_is_the_earliest_of_the_flows_asked_one_by_one(
     assert after_failure(CUT, at, changes, []).backup_ns == min(firsts, default=None)
 
 
+@pytest.mark.slow
 def test_a_start_that_is_called_off_ends(tmp_path: Path) -> None:
     """asyncio itself would wait for ever here."""
 

@@ -76,7 +76,7 @@ def test_figures_are_of_all_iterations_and_ours_is_compared_where_cassini_cannot
     assert twice.verdict == "surpassed"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_quick_run_reports_every_method_and_continues(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

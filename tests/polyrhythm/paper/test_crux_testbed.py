@@ -59,6 +59,7 @@ def test_the_judge_by_hand() -> None:
     assert not summary([row, worse])["signs"]
 
 
+@pytest.mark.slow
 def test_a_figure_through_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--figure", "21", "--seeds", "1", "--seconds", "3", "--workers", "2", "--ours", "--json"]
     assert main(["paper", "crux-testbed", *words, "--out", str(tmp_path)]) == 0

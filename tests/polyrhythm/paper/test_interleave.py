@@ -117,6 +117,7 @@ def test_nothing_exceeds_the_bound() -> None:
     assert min(together.marks) > 0
 
 
+@pytest.mark.slow
 def test_the_loop_is_near_the_best_of_all_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interleave_joint, "SHIFTS", 3)
     monkeypatch.setattr(interleave_joint, "_LAPS", 1)

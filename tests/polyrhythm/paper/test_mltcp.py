@@ -18,7 +18,7 @@ from polyrhythm.paper.mltcp_packets import COMPUTE_MS, UP_MS, run_pair
 ALONE_MS = UP_MS + COMPUTE_MS
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_report_and_files(tmp_path, capsys) -> None:
     out = tmp_path / "mltcp"
     words = [
@@ -58,7 +58,7 @@ def test_report_and_files(tmp_path, capsys) -> None:
     assert all(name in to_text(report) for name in (*SENDERS, *SHAPES))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_processes_change_no_figure(capsys) -> None:
     reports = []
     for lanes in ("1", "2"):

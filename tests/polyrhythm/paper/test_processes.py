@@ -40,6 +40,7 @@ def test_a_command_prints_to_a_file_and_says_how_it_ended(tmp_path: Path) -> Non
     assert "--workers: 0" in log.read_text()
 
 
+@pytest.mark.slow
 def test_a_command_ends_though_its_pool_has_tasks_left(tmp_path: Path) -> None:
     # It stops at its third case; other cases are under way then.
     words = ("paper", "crux-microbench", "--cases", "3", "--workers", "2", "--json")

@@ -112,6 +112,7 @@ def test_the_table_by_hand() -> None:
     assert place["on_top"] == {"spray-priority": {"ratio": 0.9, "pm": 0.0}}
 
 
+@pytest.mark.slow
 def test_a_file_through_the_command_and_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "fabric.json").write_text(
         '{"kind": "leaf_spine", "leaves": 2, "spines": 1, "hosts_per_leaf": 2, "host_gbps": 100, '

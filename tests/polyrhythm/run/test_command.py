@@ -28,6 +28,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], 
     return figures(folder, *scenarios)
 
 
+@pytest.mark.slow
 def test_a_time_shift_brings_two_equal_jobs_to_their_own_pace(measured: tuple[dict[str, Any], str]) -> None:
     scenario = measured[0]["scenarios"]["two_vgg19"]
     assert scenario["deterministic"] is True
@@ -42,6 +43,7 @@ def test_a_time_shift_brings_two_equal_jobs_to_their_own_pace(measured: tuple[di
     assert 118 <= abs(shifts[0] - shifts[1]) <= 144
 
 
+@pytest.mark.slow
 def test_jobs_that_no_shift_separates_take_turns_and_none_loses(
     measured: tuple[dict[str, Any], str],
 ) -> None:
@@ -53,6 +55,7 @@ def test_jobs_that_no_shift_separates_take_turns_and_none_loses(
         assert job["polyrhythm"]["mean_iteration_ms"] <= 1.05 * job["ecmp"]["mean_iteration_ms"]
 
 
+@pytest.mark.slow
 def test_the_table_shows_every_job_with_its_path_and_port(measured: tuple[dict[str, Any], str]) -> None:
     document, table = measured
     for scenario in document["scenarios"].values():
@@ -63,6 +66,7 @@ def test_the_table_shows_every_job_with_its_path_and_port(measured: tuple[dict[s
                 assert 0xC000 <= flow["source_port"] <= 0xFFFF
 
 
+@pytest.mark.slow
 def test_routing_parts_what_ecmp_lets_collide(tmp_path: Path) -> None:
     # With this seed's source ports ECMP puts several of the four jobs on one spine.
     document, _ = figures(
@@ -104,6 +108,7 @@ def test_slow_rpcs_change_no_figure(tmp_path: Path) -> None:
     assert prompt["scenarios"]["snapshot2"]["deterministic"] is True
 
 
+@pytest.mark.slow
 def test_a_dead_spine_is_routed_around(tmp_path: Path) -> None:
     scenario = shortened("collide", tmp_path, warmup=2, iterations=5)
     done = run(
@@ -125,6 +130,7 @@ def test_a_dead_spine_is_routed_around(tmp_path: Path) -> None:
     assert "spine2 is lost" in log
 
 
+@pytest.mark.slow
 def test_a_cut_cable_is_left_within_the_switch_before_the_controller_acts(tmp_path: Path) -> None:
     scenario = shortened("collide", tmp_path, warmup=2, iterations=6)
     # In the middle of everybody's fourth Up phase.
@@ -144,6 +150,7 @@ def test_a_cut_cable_is_left_within_the_switch_before_the_controller_acts(tmp_pa
     ]
 
 
+@pytest.mark.slow
 def test_without_any_spine_the_run_ends_with_a_clear_error(tmp_path: Path) -> None:
     scenario = shortened("two_vgg19", tmp_path, warmup=1, iterations=6)
     done = run(scenario, "--once", "--fail", "spine1@600", counted=False)
@@ -167,6 +174,7 @@ def children(pid: int) -> dict[str, int]:
     return found
 
 
+@pytest.mark.slow
 def test_a_killed_fabric_is_told_in_one_line(tmp_path: Path) -> None:
     scenario = shortened("two_vgg19", tmp_path, warmup=5, iterations=500)
     process = subprocess.Popen(
@@ -185,6 +193,7 @@ def test_a_killed_fabric_is_told_in_one_line(tmp_path: Path) -> None:
     assert "Traceback" not in errors
 
 
+@pytest.mark.slow
 def test_on_a_terminal_the_live_fabric_is_served_until_interrupted(tmp_path: Path) -> None:
     scenario = shortened("two_vgg19", tmp_path, warmup=1, iterations=2)
     pid, terminal = pty.fork()
@@ -223,6 +232,7 @@ def test_on_a_terminal_the_live_fabric_is_served_until_interrupted(tmp_path: Pat
     assert not any(Path(f"/proc/{child}").exists() for child in family.values())
 
 
+@pytest.mark.slow
 def test_a_live_controller_that_dies_ends_the_run_with_a_word(tmp_path: Path) -> None:
     scenario = shortened("two_vgg19", tmp_path, warmup=1, iterations=2)
     pid, terminal = pty.fork()
@@ -295,6 +305,7 @@ def test_bad_input_is_told_in_a_line_with_exit_code_2(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_bad_input_as_a_process() -> None:
     for arguments in (["no_such"], ["two_vgg19", "--port", "65536"]):
         done = run(*arguments)

@@ -207,6 +207,7 @@ def found(instance: Instance, seed: int = 0) -> SearchResult:
     return solve(instance, {"ecmp": ways}, limits=QUICK, plain=True, fast=False, seed=seed)
 
 
+@pytest.mark.slow
 def test_it_is_never_worse_than_any_mechanism_alone_and_says_what_it_did() -> None:
     rng = random.Random(6)
     better = 0

@@ -28,6 +28,7 @@ def many_jobs() -> tuple[Job, ...]:
     )
 
 
+@pytest.mark.slow
 def test_it_beats_every_mechanism_alone_and_says_so() -> None:
     inputs = PlanInput(FABRIC, many_jobs(), OURS, 0, seed=1)
     found = joint(inputs).found
