@@ -24,8 +24,8 @@ from topo.graph import Topology
 SEEN = 3
 """The draws of ECMP that an operator compares a plan with. Chosen: those of `polyrhythm paper battery`."""
 REFERENCE_WORK = 30_000
-"""The most work where only levels are searched, because plans are to be quick there. Chosen: with a third of
-the iterations 50 plans for 46 jobs were the same."""
+"""The most work where the levels of many jobs are searched. Chosen: with a third of the iterations 50 plans
+for 46 jobs were the same."""
 FEWEST_ITERATIONS = 4
 """The iterations of the longest job that an evaluation has there, however long it takes. Chosen."""
 _FIRST_SEED = 301

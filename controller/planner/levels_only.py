@@ -37,12 +37,12 @@ square; for 8,000 streams a plan took 12 s."""
 _MANY_JOBS = 32
 _WORK_FOR_MANY = 100_000
 _MOVES_FOR_MANY = 48
-"""The most work on changes of levels, and the most of them, where more than `_MANY_JOBS` have elephants.
+"""The most work on changes of levels, and the most of them, where more than _MANY_JOBS have elephants.
 Chosen: of 50 plans for 46 jobs, 20 of them in one group, 43 stayed as they were with ten times the work, and
 jobs took 0.2 % less time; without any change they took as long as with that.
 """
 _THOROUGH_WORK, _QUICK_WORK = 100_000, 25_000
-"""The most work of one evaluation. Chosen: a tenth of a second, and a fortieth."""
+"""The most work of one evaluation there. Chosen: a tenth of a second, and a fortieth."""
 _PLAIN = 200
 """How many times slower the evaluator is without its compiled loops, measured."""
 
@@ -82,7 +82,8 @@ def levels_only(built: PathsAndShifts, stop: Stop = never) -> Candidate:
     limits = _limits(len(names), evaluator, base)
     policy, found = demands.inputs.policy, None
     ecmp = EcmpLengths({}, {})
-    reference = EcmpReference(demands, tuple(only), LIMITS.thorough.iterations, REFERENCE_WORK)
+    work = REFERENCE_WORK if len(names) > _MANY_JOBS else None
+    reference = EcmpReference(demands, tuple(only), LIMITS.thorough.iterations, work)
     if reference.cost <= limits.max_work:
         ecmp = reference.lengths()
         objective = objective_of(policy, instance.jobs, ecmp)
@@ -109,18 +110,17 @@ def levels_only(built: PathsAndShifts, stop: Stop = never) -> Candidate:
 
 
 def _limits(jobs: int, evaluator: Evaluator, base: Choice) -> SearchLimits:
-    """LIMITS, with less work where an evaluation is much work, and where the evaluator is not compiled."""
-    limits = replace(
-        LIMITS,
-        thorough=_cheaper(LIMITS.thorough, evaluator, base, _THOROUGH_WORK),
-        quick=_cheaper(LIMITS.quick, evaluator, base, _QUICK_WORK),
+    """LIMITS, with less work where many jobs send, and where the evaluator is not compiled."""
+    limits = LIMITS if available() else replace(LIMITS, max_work=LIMITS.max_work // _PLAIN)
+    if jobs <= _MANY_JOBS:
+        return limits
+    return replace(
+        limits,
+        evaluations=_MOVES_FOR_MANY,
+        level_work=min(limits.max_work, _WORK_FOR_MANY),
+        thorough=_cheaper(limits.thorough, evaluator, base, _THOROUGH_WORK),
+        quick=_cheaper(limits.quick, evaluator, base, _QUICK_WORK),
     )
-    if not available():
-        limits = replace(limits, max_work=LIMITS.max_work // _PLAIN)
-    if jobs > _MANY_JOBS:
-        work = min(limits.max_work, _WORK_FOR_MANY)
-        limits = replace(limits, evaluations=_MOVES_FOR_MANY, level_work=work)
-    return limits
 
 
 def _cheaper(effort: Effort, evaluator: Evaluator, choice: Choice, work: int) -> Effort:
