@@ -167,9 +167,9 @@ class Simulation:
             self._sample()
 
     def _schedule(self) -> None:
-        """Ask the scheduler which jobs to stop and which to start."""
+        """Ask the scheduler which jobs to stop and which to start, and plan for all that has changed."""
         m = self.memory
-        stopped, departed, arrived = [""], False, list[str]()
+        stopped, arrived = [""], list[str]()
         while stopped:
             served = {n: self._served(r) for n, r in m.running.items()} if m.scheduler.preempts else {}
             if m.scheduler.reads_progress(m.now):
@@ -177,7 +177,6 @@ class Simulation:
             begun, stopped = m.scheduler.decide(
                 m.now, m.waiting, m.running, served, m.free, self._compatibility
             )
-            departed |= any(m.running[name].sends for name in stopped)
             for name in stopped:
                 self._preempt(name)
             for waiting, placement in begun:
@@ -185,8 +184,9 @@ class Simulation:
                 m.waiting = [w for w in m.waiting if w.request.name != waiting.request.name]
                 self._start(waiting, placement)
             arrived += [w.request.name for w, _ in begun if m.running[w.request.name].sends]
-        if arrived or (departed and not m.decider.one_by_one):
+        if arrived or (m.departed and not m.decider.one_by_one):
             self._plan(arrived)
+        m.departed = False
 
     def _compatibility(
         self, placements: Mapping[str, tuple[JobRequest, Placement]], stopped: Collection[str]
@@ -253,13 +253,13 @@ class Simulation:
         m.decider.forget(running.flows)
         del m.running[name]
         self._pool.changed([name])
-        if running.sends and not m.decider.one_by_one and m.running:
-            self._plan()
+        m.departed |= running.sends
 
     def _preempt(self, name: str) -> None:
         m = self.memory
         self._pool.dissolve([name])
         running = m.running.pop(name)
+        m.departed |= running.sends
         self._settle_account(running, forget=True)
         m.free.give_back(running.placement)
         m.preempted[name] = m.preempted.get(name, 0) + 1

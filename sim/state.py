@@ -126,7 +126,8 @@ class ClusterSample:
 
 @dataclass(slots=True)
 class SimulationState:
-    """All of a simulation that a checkpoint holds."""
+    """All of a simulation that a checkpoint holds. `departed`: a job that sends has left since the last
+    plan."""
 
     now: int
     arrivals: deque[JobRequest]
@@ -152,3 +153,4 @@ class SimulationState:
     events: int = 0
     skipped: int = 0
     steps: int = 0
+    departed: bool = False

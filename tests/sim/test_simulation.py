@@ -99,7 +99,9 @@ def test_a_plan_that_changes_nothing_for_a_job_leaves_its_engine_alone() -> None
     assert sorted(made) == sorted(r.name for r in requests)
 
 
-def test_a_plan_is_made_when_a_job_that_sends_comes_or_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_plan_is_made_for_all_jobs_that_send_and_come_or_leave_at_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     planned: list[tuple[str, ...]] = []
 
     def counting(self: Decider, fabric: FabricState, jobs: Sequence[Job], now_ps: int) -> Plan:
@@ -118,6 +120,11 @@ def test_a_plan_is_made_when_a_job_that_sends_comes_or_leaves(monkeypatch: pytes
     simulation = simulated(requests, SimulationSettings(policy="crux"))
     assert all(end > 0 for end in ends(simulation).values())
     assert [set(names) & {"far", "late"} for names in planned] == [{"far"}, {"far", "late"}, {"far"}]
+    planned.clear()
+    # Those that wait begin when the first ends.
+    full = [replace(far, name=f"full{i}", gpus=CLUSTER.gpus, iterations=4) for i in range(3)]
+    assert all(end > 0 for end in ends(simulated(full, SimulationSettings(policy="crux"))).values())
+    assert planned == [("full0",), ("full1",), ("full2",)]
 
 
 @pytest.mark.parametrize("policy", ["crux", "ecmp"])
