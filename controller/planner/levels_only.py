@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -75,7 +75,7 @@ def levels_only(built: PathsAndShifts, stop: Stop = never) -> Candidate:
     if max((len(g.streams) for g in evaluator.groups(base)), default=0) > _MOST_STREAMS:
         return _unevaluated(start)
     given: dict[str, Choice] = {}
-    for words, level in _levels(start, instance.levels):
+    for words, level in _levels(start, _counts(instance.levels, len(names))):
         choice = replace(base, level=tuple(level[n] for n in names))
         if choice not in given.values():
             given[words] = choice
@@ -135,8 +135,9 @@ def _unevaluated(start: Candidate) -> Candidate:
     return replace(start, reason=too_many)
 
 
-def _levels(start: Candidate, most: int) -> Iterator[tuple[str, Mapping[str, int]]]:
-    """Levels by job to begin with, and in words what they are: those in force first."""
+def _levels(start: Candidate, counts: Iterable[int]) -> Iterator[tuple[str, Mapping[str, int]]]:
+    """Levels by job to begin with, and in words what they are: those in force first, then those of the
+    priority on so many levels."""
     demands, level = start.demands, start.priorities.level
     before = demands.inputs.previous
     if before is not None and before.policy == demands.inputs.policy.reference:
@@ -144,6 +145,14 @@ def _levels(start: Candidate, most: int) -> Iterator[tuple[str, Mapping[str, int
         yield "as before", {**level, **kept}
     yield "as composed", level
     problem = level_problem(demands, start.priorities.order, start.shifts)
-    for count in range(most, 0, -1):
+    for count in counts:
         fewer = ask_levels(demands.inputs.policy, replace(problem, most=count, previous=None))
         yield f"by priority on {count} {'level' if count == 1 else 'levels'}", fewer.level
+
+
+def _counts(most: int, jobs: int) -> Iterator[int]:
+    """The numbers of levels to begin with, the largest first. For many jobs each is half of the one
+    before. Chosen: in 50 plans for 46 jobs the others changed nothing."""
+    while most > 0:
+        yield most
+        most = most // 2 if jobs > _MANY_JOBS else most - 1
