@@ -304,14 +304,15 @@ def _communicated_longer(report: IterationReport, job: Job, factor: float) -> bo
     """Whether an iteration is longer than `factor` times the profile's period, mostly because it communicated
     for longer. A period that was corrected since the measurement does not raise that limit."""
     own_ns, period_ns = report.end_ns - report.start_ns - report.held_ns, job.profile.period_ns
-    if job.measured is None:
-        return False
-    if job.measured.compute_ns is not None:
-        period_ns = min(period_ns, job.measured.communication_ns + job.measured.compute_ns)
+    communication_ns = job.profile.up_ns
+    if job.measured is not None:
+        communication_ns = job.measured.communication_ns
+        if job.measured.compute_ns is not None:
+            period_ns = min(period_ns, communication_ns + job.measured.compute_ns)
     excess_ns = own_ns - period_ns
     if excess_ns <= 0 or own_ns <= factor * period_ns:
         return False
-    return 2 * (report.communication_ns - job.measured.communication_ns) > excess_ns
+    return 2 * (report.communication_ns - communication_ns) > excess_ns
 
 
 class IterationReports:

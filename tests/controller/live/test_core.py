@@ -565,11 +565,12 @@ def test_a_period_is_corrected_only_beyond_what_it_is_known_to(width_ms, own_ms,
     assert last == (None if agreed is None else pytest.approx(agreed * MS, abs=MS))
 
 
+@pytest.mark.parametrize("declared", [False, True])
 @pytest.mark.parametrize(("first", "communication_ms", "corrected"), [
     (0, 190, False), (0, 122, True), (20, 190, True),
 ], ids=["collides at first", "computes for longer", "collides when all have settled"])  # fmt: skip
 def test_jobs_that_collide_until_all_have_found_their_slots_keep_their_periods(
-    first, communication_ms, corrected
+    first, communication_ms, corrected, declared
 ):
     one_spine = leaf_spine(2, 1, 2, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
     unmeasured = MeasureSettings(enabled=False)
@@ -577,7 +578,8 @@ def test_jobs_that_collide_until_all_have_found_their_slots_keep_their_periods(
     for name, hosts in (("a", ("h1", "h3")), ("b", ("h2", "h4"))):
         join(core, job(name, *hosts))
         measured = Measurement(6, 120 * MS, 140 * MS, None, "iterations")
-        core.registry.take_measured(replace(core.registry.get(name), measured=measured))
+        if not declared:
+            core.registry.take_measured(replace(core.registry.get(name), measured=measured))
     replan(core)
     period = core.plan.jobs["b"].period_ns
     assert period is not None
