@@ -52,7 +52,8 @@ class RivalResult:
 class ScenarioResult:
     """The figures of a scenario under plain ECMP, under the policy and under its rivals.
 
-    `alone` maps the name of each job to its figures alone on the fabric, without the other jobs.
+    `alone` maps the name of each job to its figures alone on the fabric, without the other jobs, and
+    `profiles` to the profile that was measured then (`SessionResult.profiles`).
     `random_offsets` holds a pair (under ECMP, under the policy) for each additional run from random start
     offsets. `start_together` compares the runs in which all jobs start at their times, `from_offsets` (None:
     there are none) the runs from random start offsets together. `windows` are the times over which the runs
@@ -68,6 +69,7 @@ class ScenarioResult:
     random_offsets: tuple[tuple[PolicyResult, PolicyResult], ...] = ()
     rivals: Mapping[str, RivalResult] = field(default_factory=dict)
     attack: AttackResult | None = None
+    profiles: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def speedup_mean(self) -> float:
@@ -163,6 +165,7 @@ def to_json(result: ScenarioResult, policy_name: str) -> Mapping[str, Any]:
                 "gpus": job.gpus,
                 "hosts": list(job.hosts),
                 "ideal_iteration_ms": result.alone[job.name].mean_ms,
+                "profile": _profile_json(result.profiles.get(job.name)),
                 **_pair_json(result.start_together, job.name),
                 **({} if offsets is None else {"random_offsets": _pair_json(offsets, job.name)}),
                 "level": decided.get("level"),
@@ -263,6 +266,17 @@ def _comparison_json(comparison: Comparison) -> dict[str, Any]:
         "speedup_geometric_mean": comparison.speedup,
         "worst_job": {"name": comparison.worst, "ratio": comparison.worst_ratio},
         "jain_index": dict(zip(_SIDES, comparison.jain, strict=True)),
+    }
+
+
+def _profile_json(measured: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """A profile that was measured alone. Rates are those of the emulated links."""
+    return measured and {
+        "period_ms": measured["period_ns"] / 1e6,
+        "phases": [
+            {"start_ms": start / 1e6, "end_ms": end / 1e6, "rate_mbps": rate / 1e6}
+            for start, end, rate in measured["phases"]
+        ],
     }
 
 

@@ -141,6 +141,7 @@ class ScenarioRunner:
                 for k, name in enumerate(options.rivals, 1)
             },
             attack=attack,
+            profiles=alone.profiles,
         )
 
     async def _attack(
