@@ -2,8 +2,8 @@
 """Jobs that arrive, leave and are placed anew, on a live fabric: each time levels at agents and in switches
 follow, and who need not move keeps its DSCP (CRUX, section 5)."""
 
-import live
-from live_rig import pytest
+import pytest
+from live_rig import live
 
 # Four jobs on one cable, one more intense than the next. Two NICs keep the DSCP that a queue pair began with.
 TEXT = """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole loop on the embedded fabric: NICs that keep ports or DSCPs, and switches that make up for it."""
 
-import eventually
-from control_rig import pytest
+import pytest
+from control_rig import eventually
 from live_rig import live
 
 # Two jobs on one cable that no shift reconciles: the second to arrive has more GPUs, and goes first.
