@@ -3,11 +3,12 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# Two tests for each core: most of them wait for other processes. The slow ones compute.
+# Two tests for each core: most of them wait for other processes. The slow and long ones compute.
 CORES := $(shell nproc 2>/dev/null || echo 2)
 QUICK := -n $(shell echo $$(( $(CORES) > 3 ? 8 : 2 * $(CORES) ))) --dist worksteal -m "not slow and not long"
-SLOW := -n $(shell echo $$(( $(CORES) > 8 ? 8 : $(CORES) ))) --dist worksteal -m "slow and not alone"
-LONG := -n $(shell echo $$(( $(CORES) > 8 ? 8 : $(CORES) ))) --dist worksteal -m long
+COMPUTING := -n $(shell echo $$(( $(CORES) > 8 ? 8 : $(CORES) ))) --dist worksteal
+SLOW := $(COMPUTING) -m "slow and not alone"
+LONG := $(COMPUTING) -m long
 
 # Each process would compile our modules anew; a controller takes a quarter longer to start.
 unexport PYTHONDONTWRITEBYTECODE

@@ -128,7 +128,7 @@ def test_one_plan_is_made_for_all_jobs_that_send_and_come_or_leave_at_a_moment(
 
 
 @pytest.mark.parametrize("policy", ["crux", "ecmp"])
-def test_those_that_stay_are_planned_when_another_is_stopped(policy: str) -> None:
+def test_jobs_that_are_stopped_for_others_end_with_all_their_iterations(policy: str) -> None:
     requests = [
         replace(r, gpus=gpus, iterations=100)
         for r, gpus in zip(workload(8, 2), [16, 12, 8, 16, 4, 8, 12, 16], strict=True)
