@@ -175,23 +175,24 @@ class PeriodCheck:
         period_ns: int,
         width_ns: int = 0,
         *,
+        own_ns: int | None = None,
         collided: bool = False,
     ) -> CorrectedPeriod | None:
         """Add a report of a job that is held to `period_ns` and whose profile has the period `profile_ns`.
 
-        The profile's period is known to +- `width_ns`. Returns the period that the profile should have, once
-        enough iterations in a row were longer than `period_ns` or clearly shorter than `profile_ns`, and
-        their median is further off than both periods are uncertain; None until then. Otherwise the noise of a
-        job's iterations would ask for plan after plan. Iterations with ECN marks or retransmits do not count,
-        nor those that have `collided`: the network lengthened them.
+        The profile's period is known to +- `width_ns`. The iteration counts as `own_ns` long whatever the
+        network did; None: as long as it was without the time for which it was held. Returns the period that
+        the profile should have, once enough iterations in a row were longer than `period_ns` or clearly
+        shorter than `profile_ns`, and their median is further off than both periods are uncertain; None until
+        then. Otherwise the noise of a job's iterations would ask for plan after plan. Without `own_ns`,
+        iterations with ECN marks or retransmits do not count, nor those that have `collided`: the network
+        lengthened them.
         """
-        own_ns = report.end_ns - report.start_ns - report.held_ns
+        lengthened = own_ns is None and bool(report.ecn_marks or report.retransmits)
+        if own_ns is None:
+            own_ns = report.end_ns - report.start_ns - report.held_ns
         longest, disturbed, met = self._open.get(report.index, (0, False, False))
-        self._open[report.index] = (
-            max(longest, own_ns),
-            disturbed or bool(report.ecn_marks or report.retransmits),
-            met or collided,
-        )
+        self._open[report.index] = (max(longest, own_ns), disturbed or lengthened, met or collided)
         if report.rank != 0:
             if len(self._open) > _MOST_OPEN:
                 del self._open[min(self._open)]
@@ -265,27 +266,36 @@ class PeriodChecks:
 
         `measurable`: the job was measured and can be measured again. Then nothing is believed that others may
         have lengthened; `take_doubt` says that a measurement is needed.
+
+        A declared period that was corrected is looked at without slots too. Otherwise one correction from
+        slow iterations, which can cost twins their slots, would last as long as the job.
         """
         planned = plan.jobs.get(report.job) if plan is not None else None
-        if job is None or plan is None or planned is None or (planned.period_ns is None and not measurable):
+        if job is None or plan is None or planned is None:
             return None
+        own_ns = None
+        if planned.period_ns is None and not measurable:
+            if not job.corrected_half_width_ns:
+                return None
+            own_ns = _without_contention(report, job)
         period_ns = planned.period_ns or _NEVER_LONGER_NS
         profile_ns = job.profile.period_ns
         known = job.measured.confidence if job.measured is not None else None
-        width_ns = known.period_ns if known is not None else 0
+        width_ns = known.period_ns if known is not None else job.corrected_half_width_ns
         settled = report.start_ns >= plan.epoch_ns + _SETTLING_PERIODS * period_ns
         factor = _COLLIDED_FACTOR if settled else 1.0
         check = self._checks.setdefault(report.job, PeriodCheck())
+        suspect = own_ns is None and (measurable or not settled)
         found = check.add(
-            report, profile_ns, period_ns, width_ns,
-            collided=(measurable or not settled) and _communicated_longer(report, job, factor),
+            report, profile_ns, period_ns, width_ns, own_ns=own_ns,
+            collided=suspect and _communicated_longer(report, job, factor),
         )  # fmt: skip
         if not settled:
             check.collisions = 0
         if check.collisions >= _COLLISIONS:
             check.collisions = 0
             check.doubt = "it communicates for longer than when it was measured"
-        if found is not None and planned.period_ns is None:
+        if found is not None and planned.period_ns is None and measurable:
             check.doubt = (
                 f"its iterations take {found.period_ns / 1e6:.1f} ms, less than when it was measured"
             )
@@ -298,6 +308,12 @@ class PeriodChecks:
                 profile_ns / 1e6,
             )
         return found
+
+
+def _without_contention(report: IterationReport, job: Job) -> int:
+    """How long an iteration would have been alone, in ns: contention lengthens only what it communicates."""
+    own_ns = report.end_ns - report.start_ns - report.held_ns
+    return own_ns - max(0, report.communication_ns - job.profile.up_ns)
 
 
 def _communicated_longer(report: IterationReport, job: Job, factor: float) -> bool:

@@ -203,6 +203,8 @@ class JobRegistry:
         if was is not None and was.confidence is not None:
             confidence = replace(was.confidence, period_ns=half_width_ns)
             known.job = replace(known.job, measured=replace(was, confidence=confidence))
+        elif was is None:
+            known.job = replace(known.job, corrected_half_width_ns=half_width_ns)
 
     def is_requested(self, name: str) -> bool:
         """Whether a REST request has declared the job."""

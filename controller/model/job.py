@@ -87,7 +87,8 @@ class Job:
     Profile, flops and bytes are measured if `measured` is not None; otherwise the job declares them. If
     `pcie_link` has a name, the job's GPUs reach the NIC of each host over that PCIe link of the host, with
     `pcie_bps` bit/s, and other jobs may use the same link. `sender` is the congestion control that the job
-    chose for its senders (controller.wire.senders.SENDERS); a NIC with a single one ignores it.
+    chose for its senders (controller.wire.senders.SENDERS); a NIC with a single one ignores it. If iterations
+    corrected the period of a declared profile, it is known to +- `corrected_half_width_ns` (0: as declared).
     """
 
     name: str
@@ -102,6 +103,7 @@ class Job:
     pcie_bps: int = 0
     measured: Measurement | None = None
     sender: str = DCQCN
+    corrected_half_width_ns: int = 0
 
 
 def job_of_flow(name: str) -> str:

@@ -57,12 +57,12 @@ def _within_confidence(a: Job, b: Job) -> bool:
 def _uncertainty(job: Job) -> tuple[float, list[tuple[float, float]]]:
     """By how much the period, and start and end of each phase, may be wrong, in ns.
 
-    A measured profile says so itself.
+    A measured profile says so itself, and so does a declared period that was corrected.
     """
     profile: Profile = job.profile
     if job.measured is None:
         part = DECLARED * profile.period_ns
-        return part, [(part, part)] * len(profile.phases)
+        return max(part, BEYOND * job.corrected_half_width_ns), [(part, part)] * len(profile.phases)
     known = job.measured.confidence
     if known is not None and len(known.edges_ns) == len(profile.phases):
         return BEYOND * known.period_ns, [(BEYOND * a, BEYOND * b) for a, b in known.edges_ns]

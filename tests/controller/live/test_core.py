@@ -592,6 +592,37 @@ def test_jobs_that_collide_until_all_have_found_their_slots_keep_their_periods(
     assert (core.registry.get("b").profile.period_ns != 260 * MS) == corrected
 
 
+def test_twins_lose_their_slots_to_a_wrong_correction_only_for_some_iterations():
+    core = two_that_take_turns()
+    for index, own_ms in enumerate([266.5, 266.9, 266.7, 266.8, 266.7, 266.7]):
+        core.handle(iteration("a", index, own_ms))
+    replan(core)
+    assert core.registry.get("a").profile.period_ns == pytest.approx(266.7 * MS, abs=MS)
+    assert core.plan.jobs["a"].period_ns is None, "2.6 % is more than a period may be stretched by"
+    start = core.now_ns
+    for index in range(10, 16):
+        # Contention: 330 ms with ECN marks, of which it computes for 140 as before.
+        core.handle(IterationReport("h1", "a", 0, index, start, start + 330 * MS, 190 * MS, 1, 50, 0, 0))
+        start += 330 * MS
+    assert core.registry.get("a").profile.period_ns == 260 * MS
+    replan(core)
+    assert core.plan.jobs["a"].period_ns == core.plan.jobs["b"].period_ns is not None
+
+
+def test_a_job_without_slots_keeps_a_period_that_nothing_has_corrected():
+    core = Core(
+        CoreSettings(
+            leaf_spine(2, 1, 2, host_bps=RATE_BPS, fabric_bps=RATE_BPS), POLICIES["crux"], 1, False, 1
+        )
+    )
+    join(core, job("a", "h1", "h3"))
+    join(core, job("b", "h2", "h4"))
+    replan(core)
+    for index in range(8):
+        core.handle(iteration("a", index, 240))
+    assert core.registry.get("a").profile.period_ns == 260 * MS
+
+
 def two_measured(slots):
     """A core that measures, and two jobs on one link that it has measured: 260 ms, 120 of them communicating.
     Its policy has `slots` or levels only."""

@@ -47,6 +47,13 @@ def test_declared_profiles_of_twins_may_differ_a_little() -> None:
     assert twin_profiles((a, b, c)) == {"b": "a"}
 
 
+def test_declared_periods_that_were_corrected_differ_by_what_the_corrections_are_known_to() -> None:
+    a, b = (job(n, ["h1", "h5"], period, 120) for n, period in (("a", 266), ("b", 260)))
+    assert twin_profiles((a, b)) == {}
+    assert twin_profiles((replace(a, corrected_half_width_ns=4 * MS), b)) == {"b": "a"}
+    assert twin_profiles((replace(a, corrected_half_width_ns=2 * MS), b)) == {}
+
+
 @pytest.mark.parametrize(
     "other",
     [
