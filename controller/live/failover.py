@@ -52,7 +52,7 @@ class FailoverSearch:
         """The table writes that lead each switch from its present tables to those after a failure."""
         moves = {s.name: self._before for s in self._topology.switches}
         after = replace(self._before, condition=_after(self._topology, self._condition, event))
-        return {name: w for name, w in writes_to(moves, after).items() if w.updates}
+        return writes_to(moves, after)
 
 
 _kept: tuple[int, FailoverSearch] | None = None

@@ -31,6 +31,9 @@ STAGES: tuple[frozenset[str], ...] = (
     frozenset({"routing", "routing_ipv6", "remark"}),
 )
 
+# What lets flows of hosts into higher queues. These entries refer to no table, and none refers to them.
+RIGHTS = frozenset({"planned_pair", "planned_pair_ipv6", "planned_flow", "planned_flow_ipv6"})
+
 # What only some targets have: without it, the entries are left out.
 OPTIONAL = frozenset(
     {

@@ -216,18 +216,22 @@ class SwitchFleet:
         sure = {name: self._held[name].wanted for name in there if self._held[name].sure}
         writes: dict[str, SwitchWrites] = {}
         if ready is not None:
-            for name in [n for n, held in sure.items() if held == ready.wanted]:
-                writes[name] = ready.writes.get(name) or SwitchWrites((), 0, self._held[name].tables)
+            prepared = [name for name, held in sure.items() if held == ready.wanted]
+            writes = self._of_all(prepared, ready.writes)
         unprepared = {name: held for name, held in sure.items() if name not in writes}
         if unprepared:
             # Without writes a switch is read back first, which is safe but slower.
             with contextlib.suppress(RunnerError):
-                writes |= await self._runner.run(writes_to, unprepared, wanted)
+                writes |= self._of_all(unprepared, await self._runner.run(writes_to, unprepared, wanted))
         todo = [n for n in there if not self._stays(n, wanted, writes.get(n), sure.get(n))]
         results = await begun_in_turn(
             lambda name: self._bring(name, wanted, writes.get(name), since=sure.get(name)), todo
         )
         return tuple(error for errors in results for error in errors)
+
+    def _of_all(self, names: Iterable[str], found: Mapping[str, SwitchWrites]) -> dict[str, SwitchWrites]:
+        """The writes for each of these switches. Those that `found` lacks need none."""
+        return {name: found.get(name) or SwitchWrites((), 0, self._held[name].tables) for name in names}
 
     def _stays(
         self, name: str, wanted: DesiredState, writes: SwitchWrites | None, since: DesiredState | None
@@ -294,7 +298,8 @@ class SwitchFleet:
             wanted, writes = self._wanted, None
             if held.sure:
                 with contextlib.suppress(RunnerError):
-                    writes = (await self._runner.run(writes_to, {name: held.wanted}, wanted))[name]
+                    found = await self._runner.run(writes_to, {name: held.wanted}, wanted)
+                    writes = self._of_all((name,), found)[name]
             log_refused(await self._bring(name, wanted, writes, since=held.wanted))
             if not held.sure:
                 break

@@ -128,6 +128,9 @@ class _Fabric:
 
 
 _fabric: _Fabric | None = None
+_base_sizes: dict[str, tuple[FabricCondition, Mapping[str, int]]] = {}
+"""The sizes of `_base_entries` by switch, for the condition that they were last made for: they are thousands,
+so they are not made again to count them."""
 _DEFAULT_GUARD = HostGuard()
 
 
@@ -143,24 +146,40 @@ def set_fabric(
     _fabric = _Fabric(topology, in_units, guard, codec, lacking)
     _forwarding.cache_clear()
     _rights_by_leaf.cache_clear()
-    _base_table_sizes.cache_clear()
+    _base_sizes.clear()
 
 
 def writes_to(moves: Mapping[str, DesiredState | None], wanted: DesiredState) -> Mapping[str, SwitchWrites]:
-    """For each switch, the writes that lead from its present state in `moves` to `wanted`.
+    """The writes that lead each switch from its present state in `moves` to `wanted`; a switch without an
+    entry needs none.
 
     A present state of None means that the switch has no entries, because its pipeline was just pushed.
     """
-    result = {}
+    found = {}
+    # Most switches are in one state, which is compared once.
+    differing: dict[int, frozenset[str] | None] = {}
     for name, before in moves.items():
-        if before is not None and before.condition == wanted.condition:
-            # Only entries for single flows can differ; the thousands of others need not be built.
-            held, now = _flow_entries(name, before), _flow_entries(name, wanted)
-            result[name] = _writes(name, held, now, _base_table_sizes(name, wanted.condition))
-        else:
+        if before is None or before.condition != wanted.condition:
             held = () if before is None else entries_of(name, before)
-            result[name] = _writes(name, held, entries_of(name, wanted))
-    return result
+            found[name] = _writes(name, held, entries_of(name, wanted))
+            continue
+        # Only entries for single flows can differ; the thousands of others need not be built.
+        if id(before) not in differing:
+            differing[id(before)] = _switches_that_differ(before, wanted)
+        names = differing[id(before)]
+        if names is None or name in names:
+            flows = _flow_entries(name, before), _flow_entries(name, wanted)
+            found[name] = _writes(name, *flows, _base_table_sizes(name, wanted.condition))
+    return {name: writes for name, writes in found.items() if writes.updates}
+
+
+def _switches_that_differ(before: DesiredState, wanted: DesiredState) -> frozenset[str] | None:
+    """The switches whose `_flow_entries` differ in two states of one condition; None: perhaps all."""
+    rights_before = _rights_by_leaf(before.pairs, before.mice_pairs)
+    rights = _rights_by_leaf(wanted.pairs, wanted.mice_pairs)
+    if replace(before, pairs=wanted.pairs, mice_pairs=wanted.mice_pairs) != wanted:
+        return None
+    return frozenset(n for n in {**rights_before, **rights} if rights_before.get(n) != rights.get(n))
 
 
 def entry_changes(before: DesiredState, after: DesiredState) -> Mapping[str, tuple[str, ...]]:
@@ -282,15 +301,20 @@ def _base_entries(name: str, condition: FabricCondition) -> tuple[Entry, ...]:
     )
     down = _down_ports(name, condition)
     own = desired_entries(topology.switch[name], switch, TRAFFIC_CLASSES, ecn, down_ports=down)
-    return (
+    found = (
         *(entry for entry in own if entry.table not in fabric.lacking),
         *(entry for entry in guards if entry.table not in fabric.lacking),
     )
+    _base_sizes[name] = condition, MappingProxyType(_by_table(found))
+    return found
 
 
-@lru_cache(maxsize=1024)
 def _base_table_sizes(name: str, condition: FabricCondition) -> Mapping[str, int]:
-    return MappingProxyType(_by_table(_base_entries(name, condition)))
+    """How many entries of each table a switch has that do not depend on the plan."""
+    known = _base_sizes.get(name)
+    if known is not None and known[0] == condition:
+        return known[1]
+    return _by_table(_base_entries(name, condition))
 
 
 def _by_table(entries: Iterable[Entry]) -> Counter[str]:

@@ -205,6 +205,17 @@ def test_a_difference_is_the_smallest(held, target):
     assert set(keys) == moved
 
 
+def test_rights_that_come_and_go_take_one_stage():
+    def right(host):
+        return Entry("planned_pair", (("port", host), ("src_ipv4", host), ("dst_ipv4", 9)), "set_sends")
+
+    (stage,) = difference([right(1), right(2)], [right(2), right(3)])
+    assert [(c.operation, c.entry) for c in stage] == [
+        (UpdateType.INSERT, right(3)),
+        (UpdateType.DELETE, right(1)),
+    ]
+
+
 def test_entries_of_tables_that_are_not_ours_stay():
     theirs = Entry("acl", (("ipv4_src", 1),), "deny")
     assert difference((theirs, *wanted()), wanted()) == ()
