@@ -268,6 +268,7 @@ def run_scenario(
     fail: Sequence[str] = (),
     fabric: str = "embedded",
     profile: str = "",
+    scale: float | None = None,
     folder: Path | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> ScenarioResult:
@@ -280,15 +281,17 @@ def run_scenario(
     policies to measure (`ScenarioResult.rivals`). `offsets` is the number of additional runs from random
     start offsets, `lanes` the number of sessions that run at once. `fail` lists failures, such as
     "spine2@3000" or "leaf1:spine2@3000-3500" (ms of fabric time). `fabric` is "embedded" or "mininet" (needs
-    root). `profile` is "measured", "declared", or "" for what the scenario says. Logs are written to
-    `folder`; None: to a temporary folder. `progress` is called with the finished fraction, 0 to 1.
+    root). `profile` is "measured", "declared", or "" for what the scenario says. `scale` replaces the
+    scenario's; None: with "mininet" it is doubled, up to three times, where the machine is too slow
+    (`ScenarioResult.asked_scale`). Logs are written to `folder`; None: to a temporary folder. `progress` is
+    called with the finished fraction, 0 to 1.
 
     Raises:
         ConfigError: the scenario or a failure is not legal.
         RunError: a process of the run ended early; the message has the last lines of its log.
     """
     path = scenario_path(str(scenario))
-    loaded = load_scenario_file(path)
+    loaded = load_scenario_file(path, scale)
     for text in fail:
         try:
             parse_failure(text, loaded.topology)
@@ -303,6 +306,7 @@ def run_scenario(
         fail=tuple(fail),
         fabric=fabric,
         profile=profile,
+        scale=scale,
     )
     place = tempfile.TemporaryDirectory(prefix="polyrhythm-") if folder is None else nullcontext(str(folder))
     with place as workdir:

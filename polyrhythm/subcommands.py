@@ -77,6 +77,20 @@ def integer(least: int, most: int | None = None) -> Callable[[str], int]:
     return parse
 
 
+def number(least: float, most: float) -> Callable[[str], float]:
+    """The type of an option that takes a number from `least` to `most`."""
+
+    def parse(text: str) -> float:
+        value = float(text)
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"must be from {least:,g} to {most:,g}")
+        return value
+
+    # argparse names the type in its message: "invalid number value".
+    parse.__name__ = "number"
+    return parse
+
+
 def unwritable(error: OSError, folder: Path | str | None = None) -> str:
     """The line for a folder of --out that cannot be written. `folder` stands where `error` names no file."""
     return f"--out: {folder or error.filename}: {error.strerror}; legal: a folder that can be written"

@@ -24,6 +24,7 @@ from polyrhythm.emulation.agents import Agents
 from polyrhythm.emulation.failure_injection import FailureInjector
 from polyrhythm.emulation.folder import own_folder
 from polyrhythm.emulation.programmed import wait_programmed
+from polyrhythm.emulation.slow_machine import slow_machine
 from polyrhythm.emulation.switches import Switches
 from polyrhythm.fabric.jobs import LONGEST_SLOWDOWN, STALL_FLOOR_NS, STALL_PERIODS, job_spec
 from polyrhythm.fabric.parent_messages import description, session_result
@@ -40,10 +41,6 @@ from topo.mininet import MininetError, MininetFabric
 POLL_S = 0.1
 _COUNTER_POLL_MS = 500
 _LEAST_BEFORE_NS = 1_000_000_000
-
-# A job whose iteration alone takes so many times its nominal period. Chosen: headers and the agents' own work
-# lengthen the Up phases of the shipped scenarios by less than a tenth.
-_TOO_SLOW = 1.15
 
 
 class _ParentLeftError(Exception):
@@ -70,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     """Build the network, wait for the controller, run the jobs, report, and take everything down."""
     configure_log()
     try:
-        scenario = load_scenario(args.scenario)
+        scenario = load_scenario(args.scenario, args.scale)
         named = [parse_failure(text, scenario.topology) for text in args.fail]
         check_supported(scenario)
     except (ConfigError, FailureError) as error:
@@ -324,20 +321,6 @@ class Emulation:
             failovers=failovers,
             profiled=profiled,
         )
-
-
-def slow_machine(scenario: Scenario, profiles: Mapping[str, Any]) -> list[str]:
-    """A note on each job whose measured profile says that the machine is too slow for the scenario.
-
-    Its Up phases are then long and its rate is low, so that the jobs may not even contend for a link.
-    """
-    return [
-        f"the machine is too slow for this scenario, so the figures say little: alone {w.job.name} takes "
-        f"{profiles[w.job.name]['period_ns'] / 1e6:.0f} ms instead of {w.job.profile.period_ns / 1e6:.0f}; "
-        f"end other work or raise scale"
-        for w in scenario.workloads
-        if w.job.name in profiles and profiles[w.job.name]["period_ns"] > _TOO_SLOW * w.job.profile.period_ns
-    ]
 
 
 def twin_records(

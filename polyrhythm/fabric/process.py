@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
     """Build the fabric, wait for the controller, run the jobs, and report."""
     configure_log()
     try:
-        scenario = load_scenario(args.scenario)
+        scenario = load_scenario(args.scenario, args.scale)
         check_embedded(scenario)
         scenario = replace(scenario, strays=args.strays or scenario.strays)
         named = [parse_failure(text, scenario.topology) for text in args.fail]

@@ -6,11 +6,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from polyrhythm.subcommands import integer
+from polyrhythm.scenario import LARGEST_SCALE
+from polyrhythm.subcommands import integer, number
 
 
 def add_session_options(parser: argparse.ArgumentParser) -> None:
-    """Add the scenario, `--mode`, `--profiles`, `--seed` and `--random-offsets`."""
+    """Add the scenario, `--mode`, `--profiles`, `--seed`, `--random-offsets` and `--scale`."""
     parser.add_argument("scenario", type=Path, metavar="SCENARIO", help="a scenario file")
     parser.add_argument(
         "--mode",
@@ -33,4 +34,15 @@ def add_session_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--random-offsets", action="store_true", help="start each job at a random time in its first period"
+    )
+    add_scale(parser, "default: as the scenario says")
+
+
+def add_scale(parser: argparse.ArgumentParser, default: str) -> None:
+    """Add `--scale`, which replaces the scenario's key. `default` says what holds without it."""
+    parser.add_argument(
+        "--scale",
+        type=number(1, LARGEST_SCALE),
+        metavar="X",
+        help=f"nominal rates over emulated rates, 1 to {LARGEST_SCALE:,} ({default})",
     )

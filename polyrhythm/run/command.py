@@ -75,10 +75,10 @@ def _run_in(args: argparse.Namespace, temporary: Path) -> int:
             chosen = [_one_job_scenario(args.topology, temporary)]
         elif args.topology is not None:
             chosen = [_on_topology(path, args.topology, temporary) for path in chosen]
-        scenarios = [(path, load_scenario(path)) for path in chosen]
+        scenarios = [(path, load_scenario(path, args.scale)) for path in chosen]
         shown = args.live_scenario or (args.scenario[0] if args.scenario else LIVE_SCENARIO)
         live_path = chosen[0] if args.topology is not None else scenario_path(shown)
-        load_scenario(live_path)
+        load_scenario(live_path, args.scale)
         _check_names(scenarios)
         _check_fail(args.fail, scenarios)
         if args.fabric == "mininet":
@@ -104,7 +104,9 @@ def _run_in(args: argparse.Namespace, temporary: Path) -> int:
         return 1
     if args.cli:
         return _command_line(args, scenarios[0][1], Path(args.keep or temporary), errors)
-    live = Live(live_path, args.policy, args.seed, args.port, args.fabric) if _live_wanted(args) else None
+    live = None
+    if _live_wanted(args):
+        live = Live(live_path, args.policy, args.seed, args.port, args.fabric, args.scale)
     try:
         return asyncio.run(_run(args, scenarios, Path(args.keep or temporary), live, errors))
     except (RunError, OSError) as error:
@@ -221,7 +223,9 @@ async def _run(
         failures = _failures(outcomes, scenarios)
         for line in failures:
             errors.print(line, markup=False)
-        console.print(_scale_line(scenarios[0][1]), style="dim")
+        measured = [c.scenario for c in outcomes if isinstance(c, ScenarioResult)]
+        for line in dict.fromkeys(map(_scale_line, measured or [scenarios[0][1]])):
+            console.print(line, style="dim")
         if args.json:
             _write_json(Path(args.json), args, document)
         if live is not None:
@@ -250,6 +254,7 @@ async def _measure(
         fail=tuple(args.fail),
         fabric=args.fabric,
         profile=args.profile,
+        scale=args.scale,
     )
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
     with Bar(

@@ -58,7 +58,8 @@ class ScenarioResult:
     offsets. `start_together` compares the runs in which all jobs start at their times, `from_offsets` (None:
     there are none) the runs from random start offsets together. `windows` are the times over which the runs
     that start together are compared. `rivals` maps each further policy to its figures, over the same windows.
-    `attack` says what the scenario's floods cost, None: it has none.
+    `attack` says what the scenario's floods cost, None: it has none. `asked_scale` is the scale that was
+    asked for: `scenario` has a larger one if the machine was too slow for it.
     """
 
     scenario: Scenario
@@ -70,6 +71,7 @@ class ScenarioResult:
     rivals: Mapping[str, RivalResult] = field(default_factory=dict)
     attack: AttackResult | None = None
     profiles: Mapping[str, Any] = field(default_factory=dict)
+    asked_scale: float | None = None
 
     @property
     def speedup_mean(self) -> float:
@@ -198,6 +200,7 @@ def to_json(result: ScenarioResult, policy_name: str) -> Mapping[str, Any]:
         "jobs": jobs,
         "scale": {
             "nominal_bits_per_emulated_bit": scenario.scale,
+            "asked": result.asked_scale or scenario.scale,
             "host_link_bps": scenario.topology.hosts[0].rate_bps,
             "packet_payload_bytes": scenario.packet_bytes,
         },

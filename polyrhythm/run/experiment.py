@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from polyrhythm.emulation.slow_machine import MOST_RAISES, RAISE, RAISE_AT, larger_scale_helps, slowest
 from polyrhythm.run.attack import TRUST, AttackResult, attack_result
 from polyrhythm.run.comparison import BASELINE, PolicyResult, RivalResult, ScenarioResult
 from polyrhythm.run.figures import job_figures, pooled
@@ -23,7 +25,9 @@ from polyrhythm.run.windows import (
     session_times,
     utilisation_in,
 )
-from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, Scenario
+from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, LARGEST_SCALE, Scenario, load_scenario
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -51,7 +55,8 @@ class RunOptions:
     options. `offsets` is the number of additional runs from random start offsets; `lanes` is how many
     sessions run at once. `rpc_delay_ms` delays every RPC by host time, for tests. `fail` lists failures as in
     `--fail`. `fabric` is "embedded" or "mininet". `profile` is "measured", "declared", or "" for what the
-    scenario says.
+    scenario says. `scale` replaces the scenarios' own; None: theirs, or a larger one on a machine that is too
+    slow for it in real time.
     """
 
     seed: int = 1
@@ -64,6 +69,7 @@ class RunOptions:
     fail: tuple[str, ...] = ()
     fabric: str = "embedded"
     profile: str = ""
+    scale: float | None = None
 
 
 @dataclass(slots=True)
@@ -113,11 +119,14 @@ class ScenarioRunner:
             fail=options.fail,
             fabric=options.fabric,
             profile=(options.profile or scenario.profile) if options.fabric == "embedded" else "declared",
+            scale=options.scale,
         )
-        groups = self._together(base, scenario)
+        asked = scenario.scale
         alone_step = self._progress.track(f"{scenario.name}/alone")
-        alone_spec = replace(base, mode="alone", fail=(), workdir=base.workdir / "alone")
-        alone = await self._run(alone_spec, alone_step)
+        alone = await self._alone(base, alone_step)
+        if options.fabric == "mininet" and options.scale is None:
+            base, scenario, alone = await self._carried(base, scenario, alone, alone_step)
+        groups = self._together(base, scenario)
         profiles = base.workdir / "profiles.json"
         profiles.write_text(json.dumps(alone.profiles))
         # Where the controller measures the jobs, they announce the scenario's profile as a first guess.
@@ -142,7 +151,35 @@ class ScenarioRunner:
             },
             attack=attack,
             profiles=alone.profiles,
+            asked_scale=asked,
         )
+
+    async def _alone(self, base: SessionSpec, step: Callable[[float], None]) -> SessionResult:
+        """Each job alone, one after another."""
+        folder = "alone" if base.scale is None else f"alone-{base.scale:g}"
+        return await self._run(replace(base, mode="alone", fail=(), workdir=base.workdir / folder), step)
+
+    async def _carried(
+        self, base: SessionSpec, scenario: Scenario, alone: SessionResult, step: Callable[[float], None]
+    ) -> tuple[SessionSpec, Scenario, SessionResult]:
+        """The same at a larger scale, if the machine is too slow for this one and that helps."""
+        name, times = slowest(scenario, alone.profiles)
+        for _ in range(MOST_RAISES):
+            scale = RAISE * scenario.scale
+            if times < RAISE_AT or scale > LARGEST_SCALE:
+                break
+            words = (
+                "%s: the machine is too slow for scale %g: alone %s takes %.2f times what it should; next: %g"
+            )
+            log.warning(words, scenario.name, scenario.scale, name, times, scale)
+            raised = replace(base, scale=scale)
+            there = load_scenario(base.scenario, scale)
+            again = await self._alone(raised, step)
+            name, then = slowest(there, again.profiles)
+            if not larger_scale_helps(times, then):
+                break
+            base, scenario, alone, times = raised, there, again, then
+        return base, scenario, alone
 
     async def _attack(
         self, base: SessionSpec, scenario: Scenario, announced: Path | None, guarded: SessionResult

@@ -16,11 +16,16 @@ from polyrhythm.scenario import load_scenario
 
 
 class Live:
-    """A session of one scenario that is paced to the wall clock and runs until it is stopped."""
+    """A session of one scenario that is paced to the wall clock and runs until it is stopped.
 
-    def __init__(self, scenario: Path, policy: str, seed: int, port: int, fabric: str) -> None:
+    `scale` replaces that of the scenario.
+    """
+
+    def __init__(
+        self, scenario: Path, policy: str, seed: int, port: int, fabric: str, scale: float | None = None
+    ) -> None:
         self._scenario, self._policy, self._seed, self._port = scenario, policy, seed, port
-        self._fabric = fabric
+        self._fabric, self._scale = fabric, scale
         self._session: FabricSession | None = None
         self._described = ""
         self.address = ""
@@ -42,6 +47,7 @@ class Live:
             web_port=self._port,
             fabric=self._fabric,
             profile=load_scenario(self._scenario).profile,
+            scale=self._scale,
         )
         self._session = FabricSession(spec)
         await self._session.start()

@@ -7,6 +7,7 @@ import argparse
 from pathlib import Path
 
 from controller.planner.options import POLICY_HELP, add_policy_options
+from polyrhythm.fabric.session_options import add_scale
 from polyrhythm.run.comparison import BASELINE
 from polyrhythm.subcommands import integer
 
@@ -84,6 +85,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="measured: the controller profiles the jobs; declared: it uses the profiles that the jobs "
         "announce (default: as the scenario says)",
+    )
+    add_scale(
+        parser,
+        "default: as the scenario says; with --fabric mininet it is doubled, up to three times, where the "
+        "machine is too slow for that",
     )
     parser.add_argument(
         "--lanes",

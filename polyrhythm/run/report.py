@@ -194,6 +194,10 @@ def _notes(scenario: Mapping[str, Any]) -> list[str]:
         lines.append(
             "a job finished no iteration while all jobs were warm: warm-up and profiling count, under all"
         )
+    scale = scenario["scale"]
+    if scale["asked"] != scale["nominal_bits_per_emulated_bit"]:
+        there, asked = scale["nominal_bits_per_emulated_bit"], scale["asked"]
+        lines.append(f"measured at scale {there:g}: the machine is too slow for scale {asked:g}")
     notes, failovers, pfc = (
         {row["policy"]: row.get(key, ()) for row in scenario["policies"]}
         if "policies" in scenario

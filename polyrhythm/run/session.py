@@ -38,7 +38,8 @@ class SessionSpec:
     time. `web_port` is the port of the page, 0: any free one. `fail` lists failures as in `--fail`, besides
     those of the scenario. Iterations count from the fabric time `count_from_ns` on; a controller that says
     nothing for `silence_s` of host time is given up (both embedded only). Without `floods` those of the
-    scenario are left out; `strays` replaces the scenario's key unless it is "" (both embedded only).
+    scenario are left out; `strays` replaces the scenario's key unless it is "" (both embedded only). `scale`
+    replaces that of the scenario.
     """
 
     scenario: Path
@@ -61,6 +62,7 @@ class SessionSpec:
     floods: bool = True
     strays: str = ""
     silence_s: float = SILENCE_S
+    scale: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +232,8 @@ class FabricSession:
             arguments.append(f"--keep={spec.workdir}")
         if spec.profiles is not None:
             arguments.append(f"--profiles={spec.profiles}")
+        if spec.scale is not None:
+            arguments.append(f"--scale={spec.scale!r}")
         if spec.random_offsets:
             arguments.append("--random-offsets")
         if spec.forever:

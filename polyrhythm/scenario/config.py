@@ -43,6 +43,9 @@ AddressFamilies = Annotated[
     Families, Meta(description="families of the hosts' addresses; jobs use the first")
 ]
 
+LARGEST_SCALE = 1_000_000
+"""The limit of `scale`. Chosen: a link of 50 Gbit/s is then one of 50 kbit/s."""
+
 
 class LeafSpineConfig(Section, frozen=True, kw_only=True, tag_field="kind", tag="leaf_spine"):
     """A generated two-tier Clos: every leaf has one cable to every spine."""
@@ -337,7 +340,7 @@ class ScenarioConfig(Section, frozen=True, kw_only=True):
     about: Annotated[str, Meta(max_length=2000, description="one line for people")] = ""
     fabric: LeafSpineConfig | ExplicitConfig | FileConfig
     jobs: Annotated[tuple[JobConfig, ...], Meta(min_length=1, max_length=256)]
-    scale: Annotated[float, finite(1, 1_000_000, what="nominal rates over emulated rates")] = 2000
+    scale: Annotated[float, finite(1, LARGEST_SCALE, what="nominal rates over emulated rates")] = 2000
     packet_bytes: Annotated[int, Meta(ge=256, le=8192, description="payload of a packet")] = 1024
     buffer_packets: Annotated[int, Meta(ge=16, le=100_000, description="of each queue of a switch port")] = (
         256

@@ -35,14 +35,16 @@ def scenario_path(name: str) -> Path:
     return candidate
 
 
-def load_scenario(path: Path) -> Scenario:
-    """Read, check and build a scenario.
+def load_scenario(path: Path, scale: float | None = None) -> Scenario:
+    """Read, check and build a scenario. `scale` replaces that of the file.
 
     Raises:
         ConfigError: the file cannot be read or is no legal scenario.
     """
     document = read_document(path)
     config = convert(document, ScenarioConfig)
+    if scale is not None:
+        config = replace(config, scale=scale)
     with document.checks():
         return build(config, _fabric_file(config, path))
 

@@ -87,7 +87,7 @@ def test_a_scenario_gains_on_real_processes_and_sockets(scenario: Path, tmp_path
     speedups: list[float] = []
     while len(speedups) < 3 and max(speedups, default=0.0) < 1.15:
         done = subprocess.run(
-            polyrhythm("run", str(scenario), "--fabric", "mininet", "--once", "--json", str(out)),
+            polyrhythm("run", str(scenario), "--fabric", "mininet", "--scale", "4000", "--once", "--json", str(out)),
             capture_output=True, text=True, check=False, timeout=600,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr

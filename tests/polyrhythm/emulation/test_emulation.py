@@ -22,8 +22,9 @@ from hostagent.host import measured_profile
 from hostagent.job import IterationRecord
 from hostagent.messages import job_join
 from polyrhythm.emulation.agent_config import AgentJob, agent_config
-from polyrhythm.emulation.process import check_supported, slow_machine, twin_records
+from polyrhythm.emulation.process import check_supported, twin_records
 from polyrhythm.emulation.shaping import htb_commands
+from polyrhythm.emulation.slow_machine import slow_machine, slowest
 from polyrhythm.fabric.jobs import job_spec
 from polyrhythm.run.command import add_arguments
 from polyrhythm.scenario import load_scenario, scenario_path, write_on
@@ -193,6 +194,12 @@ def test_a_machine_that_is_too_slow_is_told() -> None:
     )
     assert "alone vgg19-a takes 386 ms instead of 260" in note
     assert slow_machine(scenario, {}) == []
+    # The headers of 120 ms of frames with 1,024 of 1,082 bytes are 6.8 ms.
+    assert slowest(scenario, {"vgg19-b": {"period_ns": 400_200_000}}) == (
+        "vgg19-b",
+        pytest.approx(1.5, 0.001),
+    )
+    assert slowest(scenario, {}) == ("", 0.0)
 
 
 def test_workers_of_a_job_say_the_same_of_its_pcie_link(tmp_path: Path) -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from polyrhythm.fabric.presence import Presence
 from polyrhythm.run import experiment
-from polyrhythm.run.comparison import ScenarioResult
+from polyrhythm.run.comparison import ScenarioResult, to_json
 from polyrhythm.run.experiment import OverallProgress, RunOptions, ScenarioRunner
 from polyrhythm.run.figures import MeasuredIteration
 from polyrhythm.run.processes import RunError
+from polyrhythm.run.report import blocks
 from polyrhythm.run.session import SessionResult, SessionSpec
 from polyrhythm.scenario import load_scenario, scenario_path
 
@@ -96,3 +98,51 @@ def test_all_policies_have_the_same_offsets_and_rules(
 def test_a_rival_that_cannot_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RunError, match=r"^under crux: nothing arrives any more$"):
         compare(tmp_path, Sessions(broken="crux"), monkeypatch)
+
+
+class SlowMachine(Sessions):
+    """Sessions of a machine that carries so many nominal bits per emulated bit, and takes longer below."""
+
+    def __init__(self, carried: float, longer: float) -> None:
+        super().__init__()
+        self._carried, self._longer = carried, longer
+
+    async def run(self, spec: SessionSpec, step: Callable[[float], None]) -> SessionResult:
+        found = await super().run(spec, step)
+        slow = (spec.scale or 2000) < self._carried
+        period = round(260 * MS * (self._longer if slow else 1.03))
+        return replace(found, profiles={"vgg19-b": {"period_ns": period, "phases": []}})
+
+
+@pytest.mark.parametrize(("carried", "longer", "fabric", "scale", "alone", "measured"), [
+    (0, 1.4, "mininet", None, [None], None),
+    (5000, 1.4, "mininet", None, [None, 4000], None),
+    (3000, 1.4, "mininet", None, [None, 4000], 4000),
+    (3000, 1.06, "mininet", None, [None], None),
+    (3000, 1.4, "mininet", 2500, [2500], 2500),
+    (3000, 1.4, "embedded", None, [None], None),
+], ids=["carries it", "larger does not help", "doubled", "headers", "asked for", "embedded"])  # fmt: skip
+def test_a_machine_that_is_too_slow_measures_at_a_larger_scale(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    carried: float,
+    longer: float,
+    fabric: str,
+    scale: float | None,
+    alone: list[float | None],
+    measured: float | None,
+) -> None:
+    sessions = SlowMachine(carried, longer)
+    monkeypatch.setattr(experiment, "run_session", sessions.run)
+    (tmp_path / "two_vgg19").mkdir()
+    path = scenario_path("two_vgg19")
+    runner = ScenarioRunner(
+        RunOptions(fabric=fabric, scale=scale), tmp_path, OverallProgress(lambda fraction: None)
+    )
+    result = asyncio.run(runner.compare(path, load_scenario(path, scale)))
+    assert [spec.scale for spec in sessions.specs if spec.mode == "alone"] == alone
+    assert {spec.scale for spec in sessions.specs if spec.mode == "together"} == {measured}
+    assert result.scenario.scale == (measured or 2000)
+    assert result.asked_scale == (scale or 2000)
+    shown = " ".join(blocks({"s": to_json(result, "polyrhythm")}).plain.split())
+    assert ("is too slow for scale 2000" in shown) == (measured == 4000)

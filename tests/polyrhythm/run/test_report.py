@@ -34,6 +34,7 @@ def scenario_of(gains: dict[str, Any], offsets: dict[str, Any] | None = None) ->
         "windows": [],
         "notes": {"ecmp": [], "polyrhythm": []},
         "failovers": {"ecmp": [], "polyrhythm": []},
+        "scale": {"nominal_bits_per_emulated_bit": 2000, "asked": 2000},
         "deterministic": True,
         "jobs": [],
     }
@@ -87,6 +88,7 @@ def test_names_are_no_markup() -> None:
         "windows": [],
         "notes": {"ecmp": ["port [h1]"], "polyrhythm": []},
         "failovers": {"ecmp": [], "polyrhythm": []},
+        "scale": {"nominal_bits_per_emulated_bit": 2000, "asked": 2000},
         "deterministic": True,
         "jobs": [job],
     }
