@@ -45,6 +45,8 @@ class CounterReads:
         self._devices = devices
         self._clients = clients
         self._requests: dict[str, p4r.ReadRequest] = {}
+        self._encoded: dict[tuple[tuple[int, ...], tuple[int, ...]], bytes] = {}
+        self._encoding, self._decoding = asyncio.Lock(), asyncio.Lock()
         self._unread: set[str] = set()
 
     async def read(self) -> Mapping[str, tuple[CounterValue, ...]]:
@@ -65,13 +67,14 @@ class CounterReads:
             self._unread.discard(name)
             log.info("switch %s: its counters are read again", name)
         found: list[CounterValue] = []
-        for reply in replies:
-            entities = p4r.ReadResponse.FromString(reply).entities
-            # A switch has thousands of cells. Agents are answered in between.
-            for begin in range(0, len(entities), CELLS_AT_ONCE):
-                cells = entities[begin : begin + CELLS_AT_ONCE]
-                found.extend(self._codec.counter_value(e.counter_entry) for e in cells)
-                await asyncio.sleep(0)
+        # A switch has thousands of cells. Agents are answered in between, so one switch at a time is decoded.
+        async with self._decoding:
+            for reply in replies:
+                entities = p4r.ReadResponse.FromString(reply).entities
+                for begin in range(0, len(entities), CELLS_AT_ONCE):
+                    cells = entities[begin : begin + CELLS_AT_ONCE]
+                    found.extend(self._codec.counter_value(e.counter_entry) for e in cells)
+                    await asyncio.sleep(0)
         return tuple(found)
 
     async def _request(self, name: str) -> p4r.ReadRequest:
@@ -79,8 +82,20 @@ class CounterReads:
         if known is None:
             ports = self._topology.ports[name]
             edge = tuple(port for port, peer in ports.items() if peer.node in self._topology.host)
-            counters = dict.fromkeys((EGRESS_COUNTER, ECN_MARK_COUNTER), tuple(ports)) | {STRAY_COUNTER: edge}
-            # It has thousands of cells. Agents are answered meanwhile.
-            known = await asyncio.to_thread(self._codec.read_counters, self._devices[name], counters)
+            known = p4r.ReadRequest.FromString(await self._cells(tuple(ports), edge))
+            known.device_id = self._devices[name]
             self._requests[name] = known
         return known
+
+    async def _cells(self, ports: tuple[int, ...], edge: tuple[int, ...]) -> bytes:
+        """A serialised request for the counters of these ports, those to hosts among them, of no device.
+
+        It has thousands of cells, and takes milliseconds. Most switches of a fabric have like ports, so it is
+        made once for them, and in a thread: agents are answered meanwhile.
+        """
+        async with self._encoding:
+            if (ports, edge) not in self._encoded:
+                counters = dict.fromkeys((EGRESS_COUNTER, ECN_MARK_COUNTER), ports) | {STRAY_COUNTER: edge}
+                made = await asyncio.to_thread(self._codec.read_counters, 0, counters)
+                self._encoded[ports, edge] = made.SerializeToString()
+            return self._encoded[ports, edge]
