@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.routing.affine_hash import bases
 from controller.routing.assign import Assignment, without_path
 from controller.routing.backend import plain_suffices
 from controller.routing.cable_fabric import CableFabric
@@ -81,9 +82,10 @@ def assigned(problem: RoutingProblem, answer: ArrayRoutes, ports: Ints) -> Assig
     order = answer.paths.order[choice[answer.paths.order] >= 0]
     spec, demand = problem.topology.hash, problem.demand
     src, dst = flows.numbers.source[flows.src], flows.numbers.destination[flows.dst]
+    base = bases(spec, src, dst)
     wanted = stages(problem.topology, fabric, demand, choice)
     held = same_hops(problem.held.hops, answer.paths.hops) & (choice >= 0) & (ports >= 0)
-    stays = held & leads(src, dst, ports, wanted, spec=spec)
+    stays = held & leads(src, dst, ports, wanted, spec=spec, base=base)
     pair = flows.src.astype(np.int64) * len(flows.numbers.hosts) + flows.dst
     # A pair of hosts and a choice: each port leads along one path, so only these flows compete for ports.
     group = np.unique(pair * (int(choice.max(initial=0)) + 1) + choice, return_inverse=True)[1]
@@ -109,6 +111,7 @@ def assigned(problem: RoutingProblem, answer: ArrayRoutes, ports: Ints) -> Assig
             skip=rank[todo] + more[todo],
             spec=spec,
             plain=plain_suffices(len(flows)),
+            base=base[f],
         )
         found[f] = new
         # Kept ports of the group up to the new one are passed over.

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.routing.affine_hash import bases
 from controller.routing.algorithms.base import Options, congestion, loads
 from controller.routing.algorithms.greedy import add
 from controller.routing.algorithms.optimal import optimal
@@ -129,6 +130,7 @@ class Failover:
         self._links = fabric.links(now.demand, now.choice)
         self._loads = loads(fabric, now.demand, now.choice, now.demand.weights)
         self._orders = uplink_orders(topology, fabric) if isinstance(fabric, TwoTier) else None
+        self._bases = bases(topology.hash, now.src, now.dst)
 
     def answer(self, event: Event) -> Reroute:
         """The answer to one failure.
@@ -250,21 +252,25 @@ class Failover:
         """
         now, spec = self._now, self._topology.hash
         src, dst, before = now.src[touched], now.dst[touched], now.ports[touched]
+        base = self._bases[touched]
         wanted = stages(self._topology, after, demand, choice, orders=self._orders)
-        good = leads(src, dst, before, wanted, spec=spec) & (choice >= 0)
+        good = leads(src, dst, before, wanted, spec=spec, base=base) & (choice >= 0)
         ports = np.where(good, before, -1).astype(np.int32)
-        pair_of = _pairs(src, dst)
         todo = np.flatnonzero(~good & (choice >= 0))
-        used: dict[int, set[int]] = {key: set() for key in pair_of[todo].tolist()}
-        for f in np.flatnonzero(good & np.isin(pair_of, pair_of[todo])).tolist():
-            used[int(pair_of[f])].add(int(ports[f]))
+        pair_of = _pairs(src, dst).tolist()
+        used: dict[int, set[int]] = {pair_of[f]: set() for f in todo.tolist()}
+        for f in np.flatnonzero(good).tolist():
+            if (taken := used.get(pair_of[f])) is not None:
+                taken.add(int(ports[f]))
         skip = np.zeros(len(touched), dtype=np.int32)
         while len(todo):
             part = replace(wanted, stage=wanted.stage[todo], want=wanted.want[todo])
-            found = ports_for(src[todo], dst[todo], part, skip=skip[todo], spec=spec, plain=self._plain)
+            found = ports_for(
+                src[todo], dst[todo], part, skip=skip[todo], spec=spec, plain=self._plain, base=base[todo]
+            )
             again = []
             for f, port in zip(todo.tolist(), found.tolist(), strict=True):
-                taken = used[int(pair_of[f])]
+                taken = used[pair_of[f]]
                 if port in taken and skip[f] < len(taken):
                     skip[f] += 1
                     again.append(f)

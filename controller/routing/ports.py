@@ -115,13 +115,15 @@ def _leaf_stages(fabric: TwoTier, demand: LeafDemand, tables: BucketTables, orde
         return np.full(len(demand), tables.add(0, orders.orders[0]), dtype=np.int32)
     pair, src, dst = grouped(demand, len(fabric.leaves))
     both = fabric.live[src] & fabric.live[dst]
-    kinds = np.column_stack((orders.of[src], np.packbits(both, axis=1)))
-    _, first, kind = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
-    table = np.array(
-        [tables.add(0, [s for s in orders.orders[orders.of[src[p]]] if both[p, s]]) for p in first],
-        dtype=np.int32,
-    )
-    return table[kind.reshape(-1)[pair]] if len(demand) else np.empty(0, dtype=np.int32)
+    # A few pairs of leaves, or thousands with few kinds: a dictionary is quicker than sorting the rows.
+    known: dict[tuple[int, bytes], int] = {}
+    table = np.empty(len(src), dtype=np.int32)
+    for p, (order, live) in enumerate(zip(orders.of[src].tolist(), np.packbits(both, axis=1), strict=True)):
+        kind = order, live.tobytes()
+        if kind not in known:
+            known[kind] = tables.add(0, [s for s in orders.orders[order] if both[p, s]])
+        table[p] = known[kind]
+    return table[pair]
 
 
 def choices_of_ports(
@@ -272,14 +274,15 @@ def ports_for(
     skip: Ints | None = None,
     spec: HashSpec = OUR_HASH,
     plain: bool = False,
+    base: NDArray[np.uint32] | None = None,
 ) -> Ints:
     """The lowest source port in 0xC000-0xFFFF that leads each flow along its path; -1 if there is none.
 
     `src` and `dst` (flows,) are addresses as `sources` and `destinations` give them. The first `skip`
-    (flows,) matching ports are passed over.
+    (flows,) matching ports are passed over. `base` (flows,) are the flows' `bases`, where they are known.
     """
     index = backend(plain).find_ports(
-        bases(spec, src, dst),
+        bases(spec, src, dst) if base is None else base,
         contributions(spec.algorithm),
         wanted.tables,
         wanted.shifts,
@@ -297,10 +300,12 @@ def leads(
     wanted: Stages,
     *,
     spec: HashSpec = OUR_HASH,
+    base: NDArray[np.uint32] | None = None,
 ) -> NDArray[np.bool_]:
-    """Whether the port of each flow leads along its path, (flows,). Port -1 leads nowhere."""
+    """Whether the port of each flow leads along its path, (flows,). Port -1 leads nowhere. `base` as in
+    `ports_for`."""
     index = np.maximum(ports - ROCE_SOURCE_PORTS.start, 0)
-    value = bases(spec, src, dst) ^ contributions(spec.algorithm)[index]
+    value = (bases(spec, src, dst) if base is None else base) ^ contributions(spec.algorithm)[index]
     good = ports >= ROCE_SOURCE_PORTS.start
     for h in range(wanted.stage.shape[1]):
         chooses = np.flatnonzero(wanted.stage[:, h] >= 0)
