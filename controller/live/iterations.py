@@ -190,7 +190,7 @@ class PeriodCheck:
         """
         lengthened = own_ns is None and bool(report.ecn_marks or report.retransmits)
         if own_ns is None:
-            own_ns = report.end_ns - report.start_ns - report.held_ns
+            own_ns = report.own_ns
         longest, disturbed, met = self._open.get(report.index, (0, False, False))
         self._open[report.index] = (max(longest, own_ns), disturbed or lengthened, met or collided)
         if report.rank != 0:
@@ -312,14 +312,13 @@ class PeriodChecks:
 
 def _without_contention(report: IterationReport, job: Job) -> int:
     """How long an iteration would have been alone, in ns: contention lengthens only what it communicates."""
-    own_ns = report.end_ns - report.start_ns - report.held_ns
-    return own_ns - max(0, report.communication_ns - job.profile.up_ns)
+    return report.own_ns - max(0, report.communication_ns - job.profile.up_ns)
 
 
 def _communicated_longer(report: IterationReport, job: Job, factor: float) -> bool:
     """Whether an iteration is longer than `factor` times the profile's period, mostly because it communicated
     for longer. A period that was corrected since the measurement does not raise that limit."""
-    own_ns, period_ns = report.end_ns - report.start_ns - report.held_ns, job.profile.period_ns
+    own_ns, period_ns = report.own_ns, job.profile.period_ns
     communication_ns = job.profile.up_ns
     if job.measured is not None:
         communication_ns = job.measured.communication_ns

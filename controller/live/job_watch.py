@@ -74,7 +74,7 @@ def near(one: Job, other: Job) -> bool:
 def possible(item: IterationReport, now_ns: int) -> bool:
     """Whether a report can be true: its times are in order and not in the future."""
     length = item.end_ns - item.start_ns
-    in_order = length - item.held_ns > 0 and max(item.communication_ns, item.compute_ns) <= length
+    in_order = item.own_ns > 0 and max(item.communication_ns, item.compute_ns) <= length
     return in_order and item.end_ns <= now_ns + CLOCK_TOLERANCE_NS
 
 

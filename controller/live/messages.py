@@ -149,6 +149,11 @@ class IterationReport:
     realigned: bool = False
     clock_error_ns: int = 0
 
+    @property
+    def own_ns(self) -> int:
+        """The length of the iteration without the time that its schedule delayed it."""
+        return self.end_ns - self.start_ns - self.held_ns
+
 
 @dataclass(frozen=True, slots=True)
 class BytesCounted:

@@ -19,34 +19,23 @@ from topo.graph import Switch
 # Meters among the names of tables. A cell always exists and can only be modified.
 METERS = frozenset({"answer_rate", "cpu_rate"})
 
+# What lets flows of hosts into higher queues. These entries refer to no table, and none refers to them.
+RIGHTS = frozenset({"planned_pair", "planned_pair_ipv6", "planned_flow", "planned_flow_ipv6"})
+
 # The tables in the order in which they are written: a table refers to tables of earlier stages only. A dead
 # port comes first, because this one entry moves all its traffic to the backups. edge_ingress comes before the
 # tables that forward, so that ports to hosts are guarded before packets flow.
 STAGES: tuple[frozenset[str], ...] = (
     frozenset({"port_state"}),
     frozenset({"switch_identity", "queue", "edge", "edge_ingress", *METERS, "ecn", "ecn_tcp", "next_hop"}),
-    frozenset({"ecmp", "spread", "pinned_flow", "planned_pair", "planned_flow", "remark_flow"})
-    | {"pinned_flow_ipv6", "planned_pair_ipv6", "planned_flow_ipv6", "remark_flow_ipv6"},
+    frozenset({"ecmp", "spread", "pinned_flow", "pinned_flow_ipv6", "remark_flow", "remark_flow_ipv6"})
+    | RIGHTS,
     frozenset({"host_dscp"}),
     frozenset({"routing", "routing_ipv6", "remark"}),
 )
 
-# What lets flows of hosts into higher queues. These entries refer to no table, and none refers to them.
-RIGHTS = frozenset({"planned_pair", "planned_pair_ipv6", "planned_flow", "planned_flow_ipv6"})
-
 # What only some targets have: without it, the entries are left out.
-OPTIONAL = frozenset(
-    {
-        "host_dscp",
-        "planned_pair",
-        "planned_pair_ipv6",
-        "planned_flow",
-        "planned_flow_ipv6",
-        "spread",
-        "ecn_tcp",
-        *METERS,
-    }
-)
+OPTIONAL = frozenset({"host_dscp", "spread", "ecn_tcp", *RIGHTS, *METERS})
 
 METER_RATES = "meter_rates"
 

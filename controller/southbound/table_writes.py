@@ -175,10 +175,10 @@ def writes_to(moves: Mapping[str, DesiredState | None], wanted: DesiredState) ->
 
 def _switches_that_differ(before: DesiredState, wanted: DesiredState) -> frozenset[str] | None:
     """The switches whose `_flow_entries` differ in two states of one condition; None: perhaps all."""
-    rights_before = _rights_by_leaf(before.pairs, before.mice_pairs)
-    rights = _rights_by_leaf(wanted.pairs, wanted.mice_pairs)
     if replace(before, pairs=wanted.pairs, mice_pairs=wanted.mice_pairs) != wanted:
         return None
+    rights_before = _rights_by_leaf(before.pairs, before.mice_pairs)
+    rights = _rights_by_leaf(wanted.pairs, wanted.mice_pairs)
     return frozenset(n for n in {**rights_before, **rights} if rights_before.get(n) != rights.get(n))
 
 
