@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ from controller.routing.fabric import Ints
 from controller.routing.numbering import Numbering, numbering
 from controller.routing.topology_cache import cached_by_part
 from topo.graph import Topology
+
+_FIELDS = attrgetter("name", "src", "dst", "bytes_per_iteration")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,18 +44,25 @@ class JobColumns:
         sent, got = (np.bincount(ends, self.size, len(numbers.hosts)) for ends in (self.src, self.dst))
         return float((8 * np.maximum(sent, got) / numbers.host_bps).max(initial=0.0))
 
+    @cached_property
+    def access(self) -> Ints:
+        """The links of each flow at its hosts, which it uses on any path, (flows, 2)."""
+        links = self.numbers.access_links
+        return np.stack((links[self.src, 0], links[self.dst, 1]), axis=1)
+
 
 @cached_by_part
 def columns_of(topology: Topology, flows: tuple[Flow, ...]) -> JobColumns:
     """The columns of a job's flows, whose hosts are on the fabric."""
     numbers = numbering(topology)
     host = numbers.host
+    names, sources, destinations, sizes = zip(*map(_FIELDS, flows), strict=True) if flows else ((),) * 4
     return JobColumns(
         numbers,
-        tuple(f.name for f in flows),
-        np.array([host[f.src] for f in flows], dtype=np.int32),
-        np.array([host[f.dst] for f in flows], dtype=np.int32),
-        np.array([f.bytes_per_iteration for f in flows], dtype=np.int64),
+        names,
+        np.array([host[name] for name in sources], dtype=np.int32),
+        np.array([host[name] for name in destinations], dtype=np.int32),
+        np.array(sizes, dtype=np.int64),
     )
 
 
@@ -60,9 +70,11 @@ def columns_of(topology: Topology, flows: tuple[Flow, ...]) -> JobColumns:
 class FlowColumns:
     """The flows of all jobs, one job after another. `job` (flows,) is the index of the flow's job, and the
     flows of job j are those from `first[j]` to `first[j + 1]`. `elephant` (flows,) are those that get a path.
+    `parts` are the columns of each job.
     """
 
     numbers: Numbering
+    parts: Sequence[JobColumns]
     names: Sequence[str]
     src: Ints
     dst: Ints
@@ -83,6 +95,7 @@ class FlowColumns:
         size = np.concatenate([np.empty(0, np.int64), *(p.size for p in parts)])
         return cls(
             numbering(topology),
+            parts,
             list(chain.from_iterable(p.names for p in parts)),
             src,
             dst,
@@ -100,8 +113,4 @@ class FlowColumns:
     @cached_property
     def access(self) -> Ints:
         """The links of each flow at its hosts, which it uses on any path, (flows, 2)."""
-        links, switches = self.numbers.links, len(self.numbers.switches)
-        leaf = self.numbers.leaf
-        up = links.of(switches + self.src, leaf[self.src])
-        down = links.of(leaf[self.dst], switches + self.dst)
-        return np.stack((up, down), axis=1)
+        return np.concatenate([np.empty((0, 2), np.int32), *(p.access for p in self.parts)])

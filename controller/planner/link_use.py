@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from controller.interleave.circle import SharedLink
 from controller.model import Job, Phase, Profile
 from controller.priority.jobs import LinkJob
+from controller.routing.backend import backend, plain_suffices
 from controller.routing.fabric import Floats, Ints
 from controller.routing.numbering import DirectedLink, LinkNumbers
 
@@ -23,7 +24,7 @@ class BytesOnLinks(Mapping[DirectedLink, float]):
     one entry for each link."""
 
     links: LinkNumbers
-    link: NDArray[np.int64]
+    link: Ints
     sent: Floats
 
     @cached_property
@@ -55,18 +56,18 @@ class _Sent(ValuesView[float]):
 @dataclass(frozen=True, eq=False)
 class LinkUse:
     """The use of links by jobs, entry by entry: job `job[e]` puts `sent[e]` bytes an iteration on the link of
-    number `link[e]`, with `flows[e]` routed elephants. Its flows meet the link first at `met[e]`.
+    number `link[e]`, with `flows[e]` routed elephants.
 
-    Entries are sorted by job; those of job j are from `first[j]` to `first[j + 1]`. `hops` (jobs,) is the
-    number of links of the longest path of each job, and `total` (jobs,) all bytes that it sends.
+    Entries are sorted by job. Those of job j are from `first[j]` to `first[j + 1]`, in the order in which its
+    flows meet the links. `hops` (jobs,) is the number of links of the longest path of each job, and
+    `total` (jobs,) all bytes that it sends.
     """
 
     links: LinkNumbers
-    job: NDArray[np.int64]
-    link: NDArray[np.int64]
+    job: Ints
+    link: Ints
     sent: Floats
-    flows: NDArray[np.int64]
-    met: NDArray[np.intp]
+    flows: Ints
     first: NDArray[np.intp]
     hops: Ints
     total: NDArray[np.int64]
@@ -82,25 +83,15 @@ class LinkUse:
         routed: NDArray[np.bool_],
     ) -> LinkUse:
         """The use of links by flows. Flow f of job `job[f]` sends `size[f]` bytes on the links of `rows[f]`,
-        where -1 is none. `routed` (flows,) are the elephants with a path, or with a port that decides it."""
-        flow, hop = np.nonzero(rows >= 0)
-        count = len(links.names)
-        key = job[flow].astype(np.int64) * count + rows[flow, hop]
-        unique, met, entry = np.unique(key, return_index=True, return_inverse=True)
-        owner = unique // max(count, 1)
-        longest = np.zeros(jobs, dtype=np.int32)
-        np.maximum.at(longest, job, (rows >= 0).sum(axis=1).astype(np.int32))
-        return cls(
-            links,
-            owner,
-            unique - owner * count,
-            np.bincount(entry, size[flow], len(unique)).astype(np.float64),
-            np.bincount(entry, routed[flow], len(unique)).astype(np.int64),
-            met,
-            np.searchsorted(owner, np.arange(jobs + 1)),
-            longest,
-            np.bincount(job, size, jobs).astype(np.int64),
+        where -1 is none. The flows stand one job after another. `routed` (flows,) are the elephants with a
+        path, or with a port that decides it."""
+        kernels = backend(plain_suffices(len(job)))
+        owner, link, sent, flows, longest = kernels.use_of_links(
+            rows, job, size, routed, len(links.names), jobs
         )
+        first = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=jobs))))
+        total = np.bincount(job, size, jobs).astype(np.int64)
+        return cls(links, owner, link, sent, flows, first, longest, total)
 
     @cached_property
     def slowest_s(self) -> Floats:
@@ -119,7 +110,7 @@ class LinkUse:
         """
         found, first, slowest = [], self.first.tolist(), self.slowest_s.tolist()
         for j, job in enumerate(jobs):
-            some = first[j] + np.argsort(self.met[first[j] : first[j + 1]])
+            some = slice(first[j], first[j + 1])
             profile, measured = profiles[job.name], job.measured
             compute, overlap_start, traffic = profile.period_ns - profile.up_ns, 1.0, slowest[j]
             if measured is not None and measured.compute_ns is not None:

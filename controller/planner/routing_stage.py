@@ -221,11 +221,10 @@ def _commodities(demands: Demands, unknown: frozenset[str]) -> Commodities:
     names = flows.names if len(index) == len(flows.names) else [flows.names[i] for i in index.tolist()]
     weight = np.array(peak, dtype=np.float64)[owner] if len(owner) else np.empty(0)
     # Owners count from 0 in the order of their first flows, and jobs without an elephant are none.
-    own, number = np.unique(owner, return_inverse=True)
-    owners = tuple(jobs[j].name for j in own.tolist())
-    return Commodities(
-        flows.numbers, names, flows.src[index], flows.dst[index], weight, number.astype(np.int32), owners
-    )
+    there = np.bincount(owner, minlength=len(jobs)) > 0
+    number = (np.cumsum(there) - 1).astype(np.int32)[owner]
+    owners = tuple(job.name for job, some in zip(jobs, there.tolist(), strict=True) if some)
+    return Commodities(flows.numbers, names, flows.src[index], flows.dst[index], weight, number, owners)
 
 
 def _in_force(demands: Demands, flows: Commodities) -> tuple[FlowPaths, Ints]:

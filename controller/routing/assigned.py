@@ -88,16 +88,19 @@ def assigned(problem: RoutingProblem, answer: ArrayRoutes, ports: Ints) -> Assig
     stays = held & leads(src, dst, ports, wanted, spec=spec, base=base)
     pair = flows.src.astype(np.int64) * len(flows.numbers.hosts) + flows.dst
     # A pair of hosts and a choice: each port leads along one path, so only these flows compete for ports.
-    group = np.unique(pair * (int(choice.max(initial=0)) + 1) + choice, return_inverse=True)[1]
+    group = pair * (int(choice.max(initial=0)) + 1) + choice
     key = group * _PORTS + ports
-    # Of several flows with one port, the first keeps it.
     at = order[stays[order]]
+    taken = np.sort(key[at])
+    if (taken[1:] == taken[:-1]).any():
+        # Of several flows with one port, the first keeps it.
+        taken, first = np.unique(key[at], return_index=True)
+        at = at[first]
     kept = np.zeros(len(stays), dtype=np.bool_)
-    kept[at[np.unique(key[at], return_index=True)[1]]] = True
+    kept[at] = True
     found = np.where(kept, ports, -1).astype(np.int32)
     left = order[~kept[order]]
-    taken = np.sort(key[kept])
-    rank = repeats(group[left].astype(np.int32))
+    rank = repeats(group[left])
     more = np.zeros_like(rank)
     todo = np.arange(len(left))
     for _ in range(_ROUNDS):
@@ -120,7 +123,7 @@ def assigned(problem: RoutingProblem, answer: ArrayRoutes, ports: Ints) -> Assig
         again = passed != more[todo]
         more[todo] = passed
         todo = todo[again]
-    key = (pair * _PORTS + found)[order]
-    if len(todo) or (found[order] < 0).any() or len(np.unique(key)) < len(key):
+    key = np.sort((pair * _PORTS + found)[order])
+    if len(todo) or (found[order] < 0).any() or (key[1:] == key[:-1]).any():
         return None
     return AssignedFlows(problem, answer.paths, found, kept)

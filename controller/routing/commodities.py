@@ -132,7 +132,9 @@ class FlowPaths(Mapping[str, Path]):
 
 def same_hops(a: Ints, b: Ints) -> NDArray[np.bool_]:
     """Whether the rows of hops are alike, (flows,), whatever their padding."""
-    width = max(a.shape[1], b.shape[1])
-    a, b = (np.pad(x, ((0, 0), (0, width - x.shape[1])), constant_values=-1) for x in (a, b))
-    same: NDArray[np.bool_] = (a == b).all(axis=1)
+    width = min(a.shape[1], b.shape[1])
+    same: NDArray[np.bool_] = (a[:, :width] == b[:, :width]).all(axis=1)
+    for longer in (a, b):
+        if longer.shape[1] > width:
+            same &= (longer[:, width:] < 0).all(axis=1)
     return same

@@ -23,18 +23,22 @@ class IncrementalColouring:
     """The colouring of a uniform leaf-spine, kept up by Kempe chains.
 
     As long as no chain longer than `cap` is needed, each link of a leaf with d flows carries at most
-    ceil(d / spines) of them. A flow that would need a longer one may load one link by one more.
+    ceil(d / spines) of them. A flow that would need a longer one may load one link by one more. `flows` is
+    how many are expected.
     """
 
-    def __init__(self, leaves: int, spines: int, *, cap: int = 16, plain: bool = False) -> None:
+    def __init__(
+        self, leaves: int, spines: int, *, cap: int = 16, flows: int = 64, plain: bool = False
+    ) -> None:
         if leaves < 1 or spines < 1 or cap < 0:
             raise ValueError("at least one leaf and one spine, and a cap that is not negative, are needed")
         self._leaves, self._spines, self._cap = leaves, spines, cap
         self._layers = 2
         self.moved = 0
         self._table = self._empty()
-        self._ends = np.full((3, 64), -1, dtype=np.int32)
-        self._free = list(range(63, -1, -1))
+        room = max(flows, 64)
+        self._ends = np.full((3, room), -1, dtype=np.int32)
+        self._free = list(range(room - 1, -1, -1))
         self._published = self._ends[2].copy()
         kernels = backend(plain)
         self._arrive, self._arrive_all = kernels.arrive, kernels.arrive_all
@@ -231,10 +235,9 @@ def rebalanced(
     colour = np.full(len(fabric.spines), -1, dtype=np.int32)
     colour[spines] = np.arange(k)
     old = np.where(before >= 0, colour[before], -1)
-    live = IncrementalColouring(leaves, k, cap=CHAIN, plain=plain)
+    live = IncrementalColouring(leaves, k, cap=CHAIN, flows=len(demand), plain=plain)
     live.deepen(int(max(out.max(), into.max())))
     numbers = np.full(len(demand), -1, dtype=np.int64)
-    src, dst = demand.src.tolist(), demand.dst.tolist()
     held = np.flatnonzero(old >= 0)
     limits = out.astype(np.int32), into.astype(np.int32)
     seated = live.seat_all(demand.src[held], demand.dst[held], old[held].astype(np.int32), limits)
@@ -242,11 +245,12 @@ def rebalanced(
     displaced = held[seated < 0].tolist()
     left = len(demand) if max_moves is None else max_moves
     for f in displaced:
+        src, dst = int(demand.src[f]), int(demand.dst[f])
         if left > 0:
-            numbers[f] = live.arrive(src[f], dst[f], left - 1)
+            numbers[f] = live.arrive(src, dst, left - 1)
             left -= live.moved + int(live.spine(int(numbers[f])) != old[f])
         else:
-            numbers[f] = live.seat(src[f], dst[f], int(old[f]))
+            numbers[f] = live.seat(src, dst, int(old[f]))
     new = np.flatnonzero(old < 0)
     numbers[new] = live.arrive_all(demand.src[new], demand.dst[new], max(left, 0))
     return spines[live.spines(numbers)]

@@ -23,27 +23,41 @@ from controller.routing.topology_cache import cached_by_topology
 from topo.graph import Topology
 
 DirectedLink = tuple[str, str]
+MOST_IN_TABLE = 2_048
+"""With more switches, links are searched for. Chosen: a table for so many takes 16 MiB."""
 
 
 @dataclass(frozen=True, eq=False)
 class LinkNumbers:
-    """Directed links by number. `rate` (links,) is in bit/s. A link from node a to node b has the key
-    a * nodes + b; `keys` (links,) are sorted, and `at` (links,) has the number of the link of each key.
+    """Directed links by number. `rate` (links,) is in bit/s. A link from switch a to switch b has the key
+    a * switches + b; `keys` (links between switches,) are sorted, and `at` has the number of the link of each
+    key.
     """
 
     names: tuple[DirectedLink, ...]
     rate: Floats
-    nodes: int
+    switches: int
     keys: NDArray[np.int64]
     at: Ints
 
     def of(self, a: Ints, b: Ints) -> Ints:
-        """The numbers of the links from nodes `a` to nodes `b`, of one shape; -1 where there is none."""
-        key = a.astype(np.int64) * self.nodes + b
-        place = np.minimum(np.searchsorted(self.keys, key), max(len(self.keys) - 1, 0))
-        found = self.keys[place] == key if len(self.keys) else np.zeros(key.shape, dtype=np.bool_)
-        known = (a >= 0) & (b >= 0) & found
-        return np.where(known, self.at[place] if len(self.at) else -1, -1).astype(np.int32)
+        """The numbers of the links from switches `a` to switches `b`, in their shape; -1: there is none."""
+        if self._table is not None:
+            return self._table[a, b]
+        key = a.astype(np.int64) * self.switches + b
+        place = np.minimum(np.searchsorted(self.keys, key), len(self.keys) - 1)
+        known = (a >= 0) & (b >= 0) & (self.keys[place] == key)
+        return np.where(known, self.at[place], -1).astype(np.int32)
+
+    @cached_property
+    def _table(self) -> Ints | None:
+        """The number of the link from each switch to each, (switches + 1, switches + 1). The last row and
+        column are those of switch -1. None where it would be large."""
+        if self.switches > MOST_IN_TABLE:
+            return None
+        found = np.full((self.switches + 1,) * 2, -1, dtype=np.int32)
+        found[np.divmod(self.keys, max(self.switches, 1))] = self.at
+        return found
 
     @cached_property
     def number(self) -> Mapping[DirectedLink, int]:
@@ -62,15 +76,15 @@ class LinkNumbers:
         """With further links, which `of` does not find."""
         new = {name: rate for name, rate in rates.items() if name not in self.number}
         rate = np.append(self.rate, np.array(list(new.values()), dtype=np.float64))
-        return LinkNumbers((*self.names, *new), rate, self.nodes, self.keys, self.at)
+        return LinkNumbers((*self.names, *new), rate, self.switches, self.keys, self.at)
 
 
 @dataclass(frozen=True, eq=False)
 class Numbering:
     """The switches of a topology, numbered from 0 in its order, and its hosts, likewise.
 
-    As nodes of links, hosts are numbered after the switches. `leaf` (hosts,) is the switch of each host.
-    `source` and `destination` (hosts,) stand for its address in the hash of a flow (`ports.sources`).
+    `leaf` (hosts,) is the switch of each host. `source` and `destination` (hosts,) stand for its address in
+    the hash of a flow (`ports.sources`).
     """
 
     topology: Topology
@@ -86,15 +100,21 @@ class Numbering:
     def links(self) -> LinkNumbers:
         """All cables each way, also those of hosts. Parallel cables are one link."""
         rates = dict(capacities(self.topology))
+        size, number = len(self.switches), self.switch
+        key = np.array([number[a] * size + number[b] for a, b in rates], dtype=np.int64)
+        at = np.argsort(key).astype(np.int32)
         for h in self.topology.hosts:
             rates[h.name, h.leaf] = rates[h.leaf, h.name] = h.rate_bps
-        size = len(self.switches)
-        node = {**self.switch, **{name: size + i for name, i in self.host.items()}}
-        nodes = len(node)
-        key = np.array([node[a] * nodes + node[b] for a, b in rates], dtype=np.int64)
-        at = np.argsort(key).astype(np.int32)
         rate = np.array(list(rates.values()), dtype=np.float64)
-        return LinkNumbers(tuple(rates), rate, nodes, key[at], at)
+        return LinkNumbers(tuple(rates), rate, size, key[at], at)
+
+    @cached_property
+    def access_links(self) -> Ints:
+        """The links of the cable of each host, from it and to it, (hosts, 2)."""
+        number = self.links.number
+        cables = [((h.name, h.leaf), (h.leaf, h.name)) for h in self.topology.hosts]
+        found = [(number[up], number[down]) for up, down in cables]
+        return np.array(found, dtype=np.int32).reshape(-1, 2)
 
     @cached_property
     def host_bps(self) -> Floats:

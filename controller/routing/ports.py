@@ -253,7 +253,7 @@ def _algorithm(spec: HashSpec) -> str:
     return spec.algorithm if spec.known else OUR_HASH.algorithm
 
 
-def repeats(*keys: NDArray[np.uint32] | Ints) -> Ints:
+def repeats(*keys: NDArray[np.uint32] | NDArray[np.int64] | Ints) -> Ints:
     """How many earlier flows have the same keys. Flows of one host pair on one path need different ports."""
     order = np.lexsort(keys)
     same = np.arange(len(order)) > 0

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.routing.reference_relief import relieve  # noqa: F401 - one of the functions of this module
+from controller.routing.reference_use import use_of_links  # noqa: F401 - likewise
 
 Array = NDArray[Any]
 _SAME = 1e-12

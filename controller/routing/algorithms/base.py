@@ -63,9 +63,10 @@ def ordered(demand: LeafDemand, options: Options) -> NDArray[np.intp]:
 def loads(fabric: Fabric, demand: LeafDemand, choice: Ints, weights: Floats | None = None) -> Floats:
     """What every directed link carries: flows, or the sum of `weights`."""
     links = fabric.links(demand, choice)
-    flow, hop = np.nonzero(links >= 0)
-    weight = None if weights is None else weights[flow]
-    return np.bincount(links[flow, hop], weight, minlength=len(fabric.capacity)).astype(np.float64)
+    weight = None if weights is None else np.repeat(weights, links.shape[1])
+    # Place 0 gets what has no link.
+    carried = np.bincount(links.ravel() + 1, weight, minlength=len(fabric.capacity) + 1)
+    return carried[1:].astype(np.float64)
 
 
 def congestion(fabric: Fabric, demand: LeafDemand, choice: Ints) -> float:

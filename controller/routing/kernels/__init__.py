@@ -8,6 +8,7 @@ from controller.routing.kernels.greedy import greedy_by_owner, greedy_candidates
 from controller.routing.kernels.kempe import arrive, arrive_all, leave, seat_all
 from controller.routing.kernels.relief import relieve
 from controller.routing.kernels.scan import find_ports
+from controller.routing.kernels.use import use_of_links
 
 __all__ = [
     "anneal",
@@ -24,4 +25,5 @@ __all__ = [
     "maxmin",
     "relieve",
     "seat_all",
+    "use_of_links",
 ]
