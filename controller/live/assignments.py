@@ -104,7 +104,7 @@ class Assignments:
     def worker_joined(self, host: str, job: str) -> Iterator[Effect]:
         """One more worker has joined; if its job has a plan already, send its host the schedule."""
         if self._plan is not None and job in self._plan.jobs:
-            yield from self._schedule(host, self._plan.jobs[job])
+            yield from self._schedule((host,), self._plan.jobs[job])
 
     def job_left(self, job: Job) -> None:
         """Forget a job and its flows."""
@@ -149,12 +149,11 @@ class Assignments:
     def _schedules(self, jobs: Iterable[str], registry: JobRegistry) -> Iterator[Effect]:
         for name in sorted(jobs):
             job = registry.get(name)
-            for host in dict.fromkeys(job.hosts if job is not None else ()):
-                if self._plan is not None:
-                    yield from self._schedule(host, self._plan.jobs[name])
+            if job is not None and self._plan is not None:
+                yield from self._schedule(job.hosts, self._plan.jobs[name])
 
-    def _schedule(self, host: str, plan: JobPlan) -> Iterator[Effect]:
-        """Send a job's schedule if it has changed. A new epoch with the same slots is no change."""
+    def _schedule(self, hosts: Iterable[str], plan: JobPlan) -> Iterator[Effect]:
+        """Send hosts a job's schedule if it has changed. A new epoch with the same slots is no change."""
         epoch = self._plan.epoch_ns if self._plan is not None else 0
         period = plan.period_ns or 0
         # Rounded, so that a plan that moves slots by a little is no news.
@@ -162,9 +161,9 @@ class Assignments:
         tolerance = round(known.latest, 2) if known is not None else 0.0
         how = (period, plan.sender, plan.once, plan.realign, tolerance)
         schedule = ((epoch + plan.shift_ns) % period if period else 0, *how)
-        if self._scheduled.get((host, plan.job)) == schedule:
-            return
-        self._scheduled[host, plan.job] = schedule
         # The slot before the plan's first one counts too: a job that is a little late for it need not wait.
         before = period if not plan.once and epoch >= period else 0
-        yield SendSchedule(host, plan.job, epoch - before, plan.shift_ns if period else 0, *how)
+        for host in hosts:
+            if self._scheduled.get((host, plan.job)) != schedule:
+                self._scheduled[host, plan.job] = schedule
+                yield SendSchedule(host, plan.job, epoch - before, plan.shift_ns if period else 0, *how)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from controller.live.messages import SendFrame
-from controller.live.verify import ProbeOutcome, Verifier
+from controller.live.verify import ProbeOptions, ProbeOutcome, Verifier
 from controller.model.job import Job
 from controller.routing.assign import Learned
 from controller.routing.forwarding import forwarding
@@ -48,10 +48,10 @@ class _PairState:
 class HashLearner:
     """The source ports learned for each pair of hosts, in the present condition of the fabric."""
 
-    def __init__(self, topology: Topology, timeout_ns: int, seed: int) -> None:
+    def __init__(self, topology: Topology, options: ProbeOptions, seed: int) -> None:
         self._topology = topology
         self._seed = seed
-        self._verifier = Verifier(topology, timeout_ns, _tokens=_FIRST_TOKEN)
+        self._verifier = Verifier(topology, options, _tokens=_FIRST_TOKEN)
         self._condition = FabricCondition()
         self._waiting: dict[Pair, None] = {}
         self._active: dict[Pair, _PairState] = {}

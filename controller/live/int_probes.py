@@ -26,8 +26,8 @@ class IntProbes:
     """
 
     def __init__(self, settings: CoreSettings) -> None:
-        self.paths = PathVerification(settings.topology, settings.probe_timeout_ns, probing=settings.verify)
-        self._learner = HashLearner(settings.topology, settings.probe_timeout_ns, settings.seed)
+        self.paths = PathVerification(settings.topology, settings.probe_options, probing=settings.verify)
+        self._learner = HashLearner(settings.topology, settings.probe_options, settings.seed)
         self._elephant_bytes = settings.elephant_bytes
         self.use_policy(settings)
         self._announced: Plan | None = None
@@ -65,7 +65,7 @@ class IntProbes:
         """A plan is in force: verify its paths, and learn the ports of the jobs' pairs of hosts."""
         self._announced = None
         jobs = tuple(jobs)
-        yield from self.paths.adopt(now_ns, plan, jobs)
+        yield from self.paths.adopt(now_ns, plan, jobs, condition)
         if self._learns:
             yield from self._learner.want(now_ns, pairs_of(jobs, self._elephant_bytes), condition)
 

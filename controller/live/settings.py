@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from controller.live.job_leases import LEASE_NS
 from controller.live.link_state import GRACE_NS
 from controller.live.measuring import AS_DECLARED, MeasureSettings, depends_on_profiles
-from controller.live.verify import TIMEOUT_NS
+from controller.live.verify import FABRIC_TIME_PROBES, ProbeOptions
 from controller.planner import PIN_CAPACITY, Policy
 from topo.graph import Topology
 
@@ -30,7 +30,7 @@ class CoreSettings:
     seed: int
     verify: bool
     elephant_bytes: int
-    probe_timeout_ns: int = TIMEOUT_NS
+    probe_options: ProbeOptions = FABRIC_TIME_PROBES
     measure: MeasureSettings = AS_DECLARED
     pin_capacity: int = PIN_CAPACITY
     grace_ns: int = GRACE_NS

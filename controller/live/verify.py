@@ -19,14 +19,27 @@ from controller.wire.rocev2 import ROCE_PORT
 from topo.addresses import is_ipv6, packed, unpacked
 from topo.graph import Topology
 
-# The time-out of a probe: in fabric time, and on the host's clock, where busy CPUs take longer. Chosen.
-TIMEOUT_NS = 50_000_000
-HOST_TIMEOUT_NS = 500_000_000
 # How often a probe is sent before its flow counts as unverified. Chosen.
 TRIES = 3
 # Probes in flight at the same time; the others wait. Chosen: a switch takes so many packet-outs at once, and
 # 20,000 flows are verified in seconds.
 PROBES_IN_FLIGHT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeOptions:
+    """When a probe counts as lost, how many are made in one go, and whether a verified flow is probed again
+    when a new plan leaves it on its path."""
+
+    timeout_ns: int
+    at_once: int
+    again: bool
+
+
+# Chosen: on the host's clock busy CPUs take longer, agents wait for answers while probes are made, and where
+# plans follow fast upon one another no verification of all flows would ever end.
+FABRIC_TIME_PROBES = ProbeOptions(50_000_000, PROBES_IN_FLIGHT, again=True)
+HOST_CLOCK_PROBES = ProbeOptions(500_000_000, 32, again=False)
 
 # INT v2.1: node id, port ids, hop latency, queue id and occupancy, two timestamps; 8 words of 4 bytes a
 # hop. The P4 program adds just these.
@@ -181,7 +194,7 @@ class Verifier:
     """The probes in flight. The caller sends the frames and passes the time."""
 
     topology: Topology
-    timeout_ns: int = TIMEOUT_NS
+    options: ProbeOptions = FABRIC_TIME_PROBES
     _open: dict[FiveTuple, _ProbeInFlight] = field(default_factory=dict)
     # The probes of `_open` that have not been sent yet, in order, and those in flight by their deadlines.
     _queued: dict[FiveTuple, None] = field(default_factory=dict)
@@ -231,9 +244,11 @@ class Verifier:
         return self.next_frames(now_ns)
 
     def next_frames(self, now_ns: int) -> tuple[SendFrame, ...]:
-        """The frames of probes that have waited for others, and may be sent now."""
-        frames = []
-        while self._queued and len(self._sent) < PROBES_IN_FLIGHT:
+        """The frames of probes that have waited for others, and may be sent now. Where there are more of them
+        than may be made in one go, the next timer is due at once."""
+        frames: list[SendFrame] = []
+        room = min(self.options.at_once, PROBES_IN_FLIGHT - len(self._sent))
+        while self._queued and len(frames) < room:
             key = next(iter(self._queued))
             del self._queued[key]
             frames.append(self._send(now_ns, key))
@@ -280,6 +295,7 @@ class Verifier:
         frames: list[SendFrame] = []
         outcomes: list[ProbeOutcome] = []
         late = list(takewhile(lambda key: self._open[key].deadline_ns <= now_ns, self._sent))
+        late = late[: self.options.at_once]
         for key in late:
             entry = self._open[key]
             if entry.tries < TRIES:
@@ -301,7 +317,7 @@ class Verifier:
         self._tokens = (self._tokens + 1) & 0xFFFFFFFF
         entry.token = self._tokens
         entry.tries += 1
-        entry.deadline_ns = now_ns + self.timeout_ns
+        entry.deadline_ns = now_ns + self.options.timeout_ns
         # To the end: deadlines grow in the order of sending.
         self._sent.pop(key, None)
         self._sent[key] = None

@@ -26,7 +26,7 @@ Path = tuple[str, ...]
 DirectedLink = tuple[str, str]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class JobFlows:
     """The decisions for the flows of one job, in their order.
 
@@ -41,22 +41,28 @@ class JobFlows:
     port: NDArray[np.int32]
     dscp: int
     notes: Mapping[int, str] = field(default_factory=dict)
-    _rows: dict[str, int] = field(default_factory=dict, init=False, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return JobFlows, (self.flows, self.hops, self.port, self.dscp, self.notes)
 
     def row(self, name: str) -> int | None:
         """The index of a flow of the job; None for a name that is none of its flows."""
-        if not self._rows:
-            self._rows.update((f.name, i) for i, f in enumerate(self.flows))
         return self._rows.get(name)
 
-    @property
+    @cached_property
+    def _rows(self) -> Mapping[str, int]:
+        return {f.name: i for i, f in enumerate(self.flows)}
+
+    @cached_property
     def routed(self) -> NDArray[np.bool_]:
         """Which flows have a path and a source port, (flows,)."""
         found: NDArray[np.bool_] = (self.hops[:, 0] >= 0) & (self.port >= 0)
         return found
+
+    @cached_property
+    def with_path(self) -> int:
+        """How many flows have a path and a source port."""
+        return int(self.routed.sum())
 
     def same(self, other: JobFlows) -> bool:
         """Whether both decide the same, for the same reasons."""
@@ -165,7 +171,7 @@ class FlowPlans(Mapping[str, FlowPlan]):
     def routed(self) -> int:
         """How many flows have a path."""
         moved = sum((f.path is not None) - self._routed(name) for name, f in self.others.items())
-        return moved + sum(int(job.routed.sum()) for job in self.jobs.values())
+        return moved + sum(job.with_path for job in self.jobs.values())
 
     def _routed(self, name: str) -> bool:
         place = self._find(name)

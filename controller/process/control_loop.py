@@ -286,6 +286,8 @@ class ControlLoop:
                             await self._write(wanted)
                         core.now_ns = self._clock.now_ns
                         core.adopt(made)
+                        # Not all of its probes are sent in one go.
+                        self._wake.set()
                         self.progress.in_force(made.jobs)
                         # A measurement may have ended during the write, and with it the job's raised level.
                         if core.desired != wanted:

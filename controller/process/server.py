@@ -33,7 +33,7 @@ from controller.live.core import Core
 from controller.live.measuring import MeasureSettings
 from controller.live.messages import FrameAsked
 from controller.live.settings import CoreSettings
-from controller.live.verify import HOST_TIMEOUT_NS, TIMEOUT_NS
+from controller.live.verify import FABRIC_TIME_PROBES, HOST_CLOCK_PROBES
 from controller.model.traffic import TRAFFIC_CLASSES
 from controller.northbound.api import create_app
 from controller.northbound.health import ControllerRole, Place
@@ -221,7 +221,7 @@ class _Service:
             seed=start.seed,
             verify=fabric.verify,
             elephant_bytes=fabric.elephant_bytes,
-            probe_timeout_ns=TIMEOUT_NS if embedded else HOST_TIMEOUT_NS,
+            probe_options=FABRIC_TIME_PROBES if embedded else HOST_CLOCK_PROBES,
             measure=MeasureSettings(enabled=fabric.measured, window_ns=fabric.profile_window_ns),
             grace_ns=fabric.grace_ns,
             lease_ns=fabric.lease_ns,

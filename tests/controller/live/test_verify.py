@@ -5,10 +5,12 @@ import struct
 
 from hypothesis import given
 from hypothesis import strategies as st
+from probe_rig import push, travel
 
 from controller.live.verify import (
+    FABRIC_TIME_PROBES,
+    HOST_CLOCK_PROBES,
     PROBES_IN_FLIGHT,
-    TIMEOUT_NS,
     TRIES,
     FiveTuple,
     Verifier,
@@ -20,22 +22,6 @@ from topo.generate import leaf_spine
 TOPOLOGY = leaf_spine(2, 2, 2, host_bps=1, fabric_bps=1)
 PATH = ("h1", "leaf1", "spine1", "leaf2", "h3")
 FLOW = FiveTuple("10.0.1.1", "10.0.2.1", 50000)
-
-
-def push(frame, node):
-    """What a switch does to a probe: 32 bytes right behind the MD header, and the shim's length."""
-    start = 14 + (20 if frame[12:14] == b"\x08\x00" else 40) + 8
-    at = start + 4 + 12
-    hop = struct.pack("!IHHIIQQ", node, 1, 2, 30, (7 << 24) | 4, 0, 0)
-    shim = bytearray(frame[start : start + 4])
-    shim[1] += 8
-    return frame[:start] + bytes(shim) + frame[start + 4 : at] + hop + frame[at:]
-
-
-def travel(frame, *names):
-    for name in names:
-        frame = push(frame, TOPOLOGY.switch[name].device_id)
-    return frame
 
 
 @given(
@@ -76,10 +62,10 @@ def test_the_planned_way_is_verified_and_another_is_reported():
     verifier = Verifier(TOPOLOGY)
     (right,) = verifier.begin(0, [("f", PATH, 50000)])
     assert (right.switch, right.submit_to_ingress) == ("leaf1", True)
-    (outcome,) = verifier.received(travel(right.payload, "leaf1", "spine1", "leaf2"))
+    (outcome,) = verifier.received(travel(TOPOLOGY, right.payload, "leaf1", "spine1", "leaf2"))
     assert outcome.verified
     (wrong,) = verifier.begin(0, [("f", PATH, 50000)])
-    (outcome,) = verifier.received(travel(wrong.payload, "leaf1", "spine2", "leaf2"))
+    (outcome,) = verifier.received(travel(TOPOLOGY, wrong.payload, "leaf1", "spine2", "leaf2"))
     assert not outcome.verified
     assert outcome.seen == ("h1", "leaf1", "spine2", "leaf2", "h3")
     assert verifier.pending == frozenset()
@@ -89,7 +75,7 @@ def test_flows_of_one_five_tuple_share_a_probe():
     verifier = Verifier(TOPOLOGY)
     frames = verifier.begin(0, [("f", PATH, 50000), ("g", PATH, 50000), ("h", PATH, 50001)])
     assert len(frames) == 2
-    outcomes = verifier.received(travel(frames[0].payload, "leaf1", "spine1", "leaf2"))
+    outcomes = verifier.received(travel(TOPOLOGY, frames[0].payload, "leaf1", "spine1", "leaf2"))
     assert {o.flow for o in outcomes} == {"f", "g"}
     assert verifier.pending == {"h"}
 
@@ -103,8 +89,8 @@ def test_a_lost_probe_is_sent_again_and_then_given_up():
         frames, outcomes = verifier.expire(now)
         assert len(frames) == 1
         assert outcomes == ()
-    assert verifier.expire(now + TIMEOUT_NS - 1) == ((), ())
-    frames, (outcome,) = verifier.expire(now + TIMEOUT_NS)
+    assert verifier.expire(now + FABRIC_TIME_PROBES.timeout_ns - 1) == ((), ())
+    frames, (outcome,) = verifier.expire(now + FABRIC_TIME_PROBES.timeout_ns)
     assert frames == ()
     assert not outcome.verified
     assert outcome.seen == ()
@@ -115,8 +101,30 @@ def test_a_stale_probe_settles_nothing():
     verifier = Verifier(TOPOLOGY)
     (old,) = verifier.begin(0, [("f", PATH, 50000)])
     verifier.begin(10, [("f", PATH, 50000)])
-    assert verifier.received(travel(old.payload, "leaf1", "spine1", "leaf2")) == ()
+    assert verifier.received(travel(TOPOLOGY, old.payload, "leaf1", "spine1", "leaf2")) == ()
     assert verifier.pending == {"f"}
+
+
+def test_the_loop_goes_on_between_some_probes_and_the_next() -> None:
+    most = HOST_CLOCK_PROBES.at_once
+    verifier = Verifier(TOPOLOGY, HOST_CLOCK_PROBES)
+    begun = verifier.begin(0, [(f"f{port}", PATH, 0xC000 + port) for port in range(2 * PROBES_IN_FLIGHT)])
+    assert len(begun) == most
+    sent = most
+    while sent < PROBES_IN_FLIGHT:
+        assert verifier.next_timer_ns == 0
+        frames, _ = verifier.expire(0)
+        assert 0 < len(frames) <= most
+        sent += len(frames)
+    # The others wait until these come back, or are late.
+    assert verifier.next_timer_ns == HOST_CLOCK_PROBES.timeout_ns
+    again = 0
+    while again < PROBES_IN_FLIGHT:
+        assert verifier.next_timer_ns <= HOST_CLOCK_PROBES.timeout_ns
+        frames, lost = verifier.expire(HOST_CLOCK_PROBES.timeout_ns)
+        assert 0 < len(frames) <= most
+        assert lost == ()
+        again += len(frames)
 
 
 def test_only_some_probes_are_in_flight_at_a_time() -> None:
