@@ -30,7 +30,7 @@ from hostagent.messages import (
 )
 from hostagent.metering import Metering
 from hostagent.nic.driver import NicDriver, SendQueue
-from hostagent.nic.requester import check_pin
+from hostagent.nic.roce import check_pin
 from hostagent.worker import Worker
 from hostagent.worker_state import WorkerState, check_worker
 from polyrhythm_job.schedule import REALIGN_THRESHOLD, Schedule

@@ -191,7 +191,8 @@ class ReactionPoint:
             self.window = int(self._after_loss)
 
     def on_timeout(self, now: int, una: int, end: int, flight: int) -> None:
-        """Nothing: more often than not the packets only wait in a starved queue."""
+        """Nothing: more often than not the packets only wait in a starved queue. Where they were lost,
+        `on_loss` follows once that is known."""
 
     def on_cnp(self, now: int) -> None:
         """A congestion notification has arrived: cut the rate, raise alpha, restart timers and counters."""

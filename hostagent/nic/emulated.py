@@ -17,7 +17,7 @@ from hostagent.nic.dcqcn import DcqcnProfile
 from hostagent.nic.driver import NicCounters, ReceiveQueue
 from hostagent.nic.head import DATA_OPCODES, BadFrameError, Head, StrayFrameError, read_head
 from hostagent.nic.mltcp import Mltcp
-from hostagent.nic.requester import Requester, check_pin
+from hostagent.nic.requester import Requester
 from hostagent.nic.responder import Responder
 from hostagent.nic.roce import (
     ACKNOWLEDGE,
@@ -26,6 +26,7 @@ from hostagent.nic.roce import (
     HEAD_BYTES,
     OVERHEAD_BYTES,
     PSN_MASK,
+    check_pin,
     ip_bytes,
     mac_bytes,
     overhead_bytes,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from controller.wire.protocol import FIXED_DSCP, NEW_DSCP
 from hostagent.nic.driver import NicCounters, ReceiveQueue
 from hostagent.nic.port_map import PortMap, PortMapFile
-from hostagent.nic.requester import check_pin
+from hostagent.nic.roce import check_pin
 
 
 class ExternalSendQueue:

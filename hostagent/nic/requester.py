@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable
 from zlib import crc32
 
-from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 from controller.wire.senders import DCQCN
 from hostagent.nic.congestion import Acknowledgement
 from hostagent.nic.congestion_controls import congestion_control
@@ -26,6 +25,7 @@ from hostagent.nic.roce import (
     SYNDROME_MISSING,
     SYNDROME_NAK_SEQUENCE,
     build_head,
+    check_pin,
 )
 from hostagent.nic.selective_repeat import SelectiveRepeat
 
@@ -56,6 +56,7 @@ class Requester:
         "_pin",
         "_port",
         "_posted",
+        "_probe",
         "_profile",
         "_progress",
         "_rate_cap",
@@ -111,7 +112,7 @@ class Requester:
         self._timer = RetransmissionTimer(
             port.clock, port.profile.retransmit_ns, port.profile.ack_timeout_ns, self._waited
         )
-        self._timed = self._timed_at = -1
+        self._timed = self._timed_at = self._probe = -1
         self.latency_ns = 0
         self.packets = self.wire_bytes = self.bytes_acked = 0
         self.retransmits = self.timeouts = self.cnps_received = 0
@@ -141,7 +142,7 @@ class Requester:
         self._port.settle()
         self._pin = None if (source_port, dscp) == (self.source_port, self.dscp) else (source_port, dscp)
         if self._pin is not None and self._restarting:
-            self._timer.new_path()
+            self._timer.reset()
         self._take_pin()
         self._wake()
         self._port.kick()
@@ -278,8 +279,7 @@ class Requester:
             rate = min(rate, congestion.rate)
         gap = int(size * 8e9 / rate)
         # A packet that waited for the port does not slow its flow: up to half a gap is made up for.
-        due = self.next_ns
-        self.next_ns = (due if start - due < gap >> 1 else start) + gap
+        self.next_ns = (self.next_ns if start - self.next_ns < gap >> 1 else start) + gap
         self._timer.sent(start)
         return frame
 
@@ -294,9 +294,8 @@ class Requester:
         if acked > self._high - una:
             return
         if acked:
-            flight = self._next - una
+            flight, now = self._next - una, self._clock.now
             self._una = una = una + acked
-            now = self._clock.now
             self._timer.acknowledged(una, self._high)
             if self._selective is not None:
                 self._selective.acknowledged(una, acked)
@@ -314,6 +313,10 @@ class Requester:
                 self._next = self._high if self._restarting else una
                 self._restarting = False
                 self._port.kick()
+            elif una == self._probe:
+                # Those behind the packet that was sent again were lost.
+                self._timer.reset()
+                self.congestion.on_loss(now, una, self._high, self._high - una)
             elif self._position() == self._high:
                 self._restarting = False
             self._take_pin()
@@ -372,11 +375,8 @@ class Requester:
         raise ValueError(f"flow {self.flow}: no message holds packet {position}")
 
     def _set_cap(self) -> None:
-        cap = float(self._port.rate_bps)
-        for limit in (self._rate_cap, self._current.rate_bps if self._current is not None else 0):
-            if 0 < limit < cap:
-                cap = float(limit)
-        self._cap_bps = cap
+        limits = self._rate_cap, self._current.rate_bps if self._current is not None else 0
+        self._cap_bps = float(min((self._port.rate_bps, *(limit for limit in limits if limit > 0))))
 
     def _head(self, opcode: int, payload_bytes: int, pad: int) -> tuple[bytes, int]:
         return build_head(
@@ -394,6 +394,13 @@ class Requester:
             | (ANY_ORDER if self._selective is not None else 0),
         )
 
+    def _loss_shows(self) -> bool:
+        """Whether an acknowledgement of the first packet in flight alone, sent again, says that the others
+        were lost: it was not the only one, and asked for none the first time."""
+        after = self._una + 1
+        asked = after % self.congestion.ack_every == 0 or any(m.end == after for m in self._messages)
+        return self._selective is None and self._high > after and not asked
+
     def _waited(self) -> None:
         if not self._timer.due(self._high, waiting=not self._closed and self._next > self._una):
             return
@@ -407,14 +414,7 @@ class Requester:
         self._timed = -1
         self._window = 1
         self._restarting = True
+        self._probe = self._una + 1 if self._loss_shows() else -1
         self._take_pin()
         self._wake()
         self._port.kick()
-
-
-def check_pin(flow: str, source_port: int, dscp: int) -> None:
-    """Raise ValueError unless the source port is RoCEv2's and the DSCP has six bits."""
-    if source_port not in ROCE_SOURCE_PORTS:
-        raise ValueError(f"flow {flow}: source port {source_port} is outside 49152-65535")
-    if not 0 <= dscp <= 63:
-        raise ValueError(f"flow {flow}: DSCP {dscp} is outside 0-63")

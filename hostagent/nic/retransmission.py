@@ -55,8 +55,9 @@ class RetransmissionTimer:
             self._eased_at = end
             self._set(max(self._timeout_ns // 2, self._first_ns))
 
-    def new_path(self) -> None:
-        """The old path may have been dead: the new one is tried after the first time-out again."""
+    def reset(self) -> None:
+        """The next time-out is the first one again. A new path may live where the old one was dead; and where
+        a lost packet has arrived now, it had not waited in a starved queue."""
         if self._timeout_ns > self._first_ns:
             self._set(self._first_ns)
 

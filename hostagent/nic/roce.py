@@ -13,7 +13,7 @@ import socket
 import struct
 from zlib import crc32
 
-from controller.wire.rocev2 import ROCE_PORT
+from controller.wire.rocev2 import ROCE_PORT, ROCE_SOURCE_PORTS
 
 SEND_FIRST, SEND_MIDDLE, SEND_LAST, SEND_ONLY = 0x00, 0x01, 0x02, 0x04
 ACKNOWLEDGE = 0x11
@@ -148,3 +148,11 @@ def finish(head: bytes, state: int, word: int, payload: bytes) -> bytes:
     """The whole frame: head, AckReq and PSN, payload, ICRC (least significant byte first)."""
     body = word.to_bytes(4, "big") + payload
     return head + body + crc32(body, state).to_bytes(4, "little")
+
+
+def check_pin(flow: str, source_port: int, dscp: int) -> None:
+    """Raise ValueError unless the source port is RoCEv2's and the DSCP has six bits."""
+    if source_port not in ROCE_SOURCE_PORTS:
+        raise ValueError(f"flow {flow}: source port {source_port} is outside 49152-65535")
+    if not 0 <= dscp <= 63:
+        raise ValueError(f"flow {flow}: DSCP {dscp} is outside 0-63")

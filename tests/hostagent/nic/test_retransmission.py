@@ -101,6 +101,34 @@ def test_a_dead_path_is_probed_with_one_packet_and_the_window_doubles_when_it_li
     assert qp.retransmits == PROFILE.window_packets
 
 
+def test_losses_that_acknowledgements_show_do_not_lengthen_the_time_outs() -> None:
+    """The last packets of a message are lost behind the first of them, so no NAK says so, again and again."""
+    bench = Bench(2)
+    sent: list[int] = []
+    first_of_round: list[int] = []
+
+    def tap(frame: bytes) -> bytes | None:
+        if not is_data(frame):
+            return frame
+        alone = not sent or bench.heap.now - sent[-1] > FIRST // 2
+        sent.append(bench.heap.now)
+        if alone:
+            first_of_round.append(bench.heap.now)
+        return frame if alone else None
+
+    bench.tap = tap
+    qp, queue = bench.flow(0, 1)
+    qp.post(12 * 1024, lambda: None)
+    bench.heap.run(30 * FIRST)
+    assert queue.packets == 12
+    # A packet that asks for an acknowledgement anyway could have waited in a starved queue.
+    gaps = [b - a for a, b in pairwise(first_of_round)]
+    assert sorted(gaps)[:10] == pytest.approx([FIRST] * 10, rel=0.1)
+    assert max(gaps) < 2.1 * FIRST
+    # All are losses of one window.
+    assert qp.congestion.window == PROFILE.window_packets // 2
+
+
 def test_a_new_path_is_tried_after_the_first_time_out_again() -> None:
     bench = Bench(2)
     bench.tap = lambda frame: None if is_data(frame) and frame[34:36] == b"\xc1\x23" else frame
