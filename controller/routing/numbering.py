@@ -8,7 +8,7 @@ fills that of a flow without a path.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -31,7 +31,8 @@ MOST_IN_TABLE = 2_048
 class LinkNumbers:
     """Directed links by number. `rate` (links,) is in bit/s. A link from switch a to switch b has the key
     a * switches + b; `keys` (links between switches,) are sorted, and `at` has the number of the link of each
-    key.
+    key. `table` (switches + 1, switches + 1) has the number of the link from each switch to each, with -1 in
+    the last row and column, those of switch -1; None where it would be large.
     """
 
     names: tuple[DirectedLink, ...]
@@ -39,25 +40,17 @@ class LinkNumbers:
     switches: int
     keys: NDArray[np.int64]
     at: Ints
+    table: Ints | None
 
     def of(self, a: Ints, b: Ints) -> Ints:
         """The numbers of the links from switches `a` to switches `b`, in their shape; -1: there is none."""
-        if self._table is not None:
-            return self._table[a, b]
+        if self.table is not None:
+            found: Ints = self.table[a, b]
+            return found
         key = a.astype(np.int64) * self.switches + b
         place = np.minimum(np.searchsorted(self.keys, key), len(self.keys) - 1)
         known = (a >= 0) & (b >= 0) & (self.keys[place] == key)
         return np.where(known, self.at[place], -1).astype(np.int32)
-
-    @cached_property
-    def _table(self) -> Ints | None:
-        """The number of the link from each switch to each, (switches + 1, switches + 1). The last row and
-        column are those of switch -1. None where it would be large."""
-        if self.switches > MOST_IN_TABLE:
-            return None
-        found = np.full((self.switches + 1,) * 2, -1, dtype=np.int32)
-        found[np.divmod(self.keys, max(self.switches, 1))] = self.at
-        return found
 
     @cached_property
     def number(self) -> Mapping[DirectedLink, int]:
@@ -76,7 +69,7 @@ class LinkNumbers:
         """With further links, which `of` does not find."""
         new = {name: rate for name, rate in rates.items() if name not in self.number}
         rate = np.append(self.rate, np.array(list(new.values()), dtype=np.float64))
-        return LinkNumbers((*self.names, *new), rate, self.switches, self.keys, self.at)
+        return replace(self, names=(*self.names, *new), rate=rate)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +99,11 @@ class Numbering:
         for h in self.topology.hosts:
             rates[h.name, h.leaf] = rates[h.leaf, h.name] = h.rate_bps
         rate = np.array(list(rates.values()), dtype=np.float64)
-        return LinkNumbers(tuple(rates), rate, size, key[at], at)
+        table = None
+        if size <= MOST_IN_TABLE:
+            table = np.full((size + 1, size + 1), -1, dtype=np.int32)
+            table[np.divmod(key[at], max(size, 1))] = at
+        return LinkNumbers(tuple(rates), rate, size, key[at], at, table)
 
     @cached_property
     def access_links(self) -> Ints:
