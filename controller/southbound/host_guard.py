@@ -23,10 +23,11 @@ STRAY_ACTIONS = ("remark", "stop", "trust")
 # the port may send.
 STRAY_REASONS = ("probe", "cnp", "answer", "rate", "control", "unplanned", "cpu")
 
-# Full frames at line rate for which a host may send one acknowledgement or CNP. Chosen: a TCP receiver
-# acknowledges every second segment (RFC 9293, 3.8.6.3), and RoCE NICs and DCQCN's CNPs ask for less.
-FRAMES_PER_ANSWER = 2
-# Answers that may follow one another without a gap. Chosen: those to 128 frames that waited in a queue.
+# Acknowledgements and CNPs that a host may send for each full frame at line rate. Chosen: one of each, the
+# most that a host has reason to send. A CNP answers every marked packet where many flows meet, for its interval
+# counts for each queue pair. With less, answers wait behind all data, and their senders run into time-outs.
+ANSWERS_PER_FRAME = 2
+# Answers that may follow one another without a gap. Chosen: those to 32 frames that waited in a queue.
 ANSWER_BURST = 64
 # Packets a second that a host may send to the controller (their TTL ends, or they look like link probes), and
 # how many at once. Chosen: a traceroute sends three for each hop, and the controller's own probes of a fabric
@@ -86,7 +87,7 @@ def guard_entries(
     action, params = ("stop_strays", ()) if strays == "stop" else ("remark_strays", mice)
     for port, rate_bps in sorted(rates.items()):
         yield Entry("edge_ingress", (("port", port),), action, params)
-        rate = -(-rate_bps // (8 * frame_bytes * FRAMES_PER_ANSWER))
+        rate = -(-rate_bps * ANSWERS_PER_FRAME // (8 * frame_bytes))
         limit = (rate, ANSWER_BURST, rate, ANSWER_BURST)
         yield Entry("answer_rate", (("index", port),), METER_RATES, limit)
         cpu_limit = (CPU_RATE, CPU_BURST, CPU_RATE, CPU_BURST)

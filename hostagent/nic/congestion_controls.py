@@ -21,9 +21,9 @@ def congestion_control(
     """A new congestion control, `plain` as in controller.wire.senders.PLAIN, on a NIC of `rate_bps`.
 
     DCQCN's increase timer is `increase_timer` times the profile's; the others have no timer. They restart
-    after an idle time of one time-out.
+    after the profile's idle time.
     """
     if plain == DCQCN:
         timer = max(1, round(increase_timer * profile.increase_timer_ns))
         return ReactionPoint(rate_bps, replace(profile, increase_timer_ns=timer))
-    return _WINDOWS[plain](profile.window_packets, profile.retransmit_ns)
+    return _WINDOWS[plain](profile.window_packets, profile.idle_ns)

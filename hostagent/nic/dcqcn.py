@@ -23,9 +23,9 @@ class DcqcnProfile:
     Of the notification point: `cnp_interval_ns`. Of the reaction point: `g`, `initial_alpha`,
     `alpha_timer_ns`, `increase_timer_ns`, `byte_counter`, `fast_recovery_steps`, `additive_bps`, `hyper_bps`
     and `min_rate_bps`. Of the transport: `retransmit_ns` is the first time-out and `ack_timeout_ns` the
-    longest (each time-out doubles it), `window_packets` the bound on packets in flight, `mltcp_packets` the
-    least and the greatest bound for MLTCP senders, `ack_every` the number of packets between two that request
-    an acknowledgement.
+    longest (each time-out doubles it), `idle_ns` the idle time after which a window-based sender restarts,
+    `window_packets` the bound on packets in flight, `mltcp_packets` the least and the greatest bound for MLTCP
+    senders, `ack_every` the number of packets between two that request an acknowledgement.
     """
 
     cnp_interval_ns: int
@@ -40,13 +40,17 @@ class DcqcnProfile:
     min_rate_bps: float
     retransmit_ns: int
     ack_timeout_ns: int
+    idle_ns: int
     window_packets: int
     mltcp_packets: tuple[int, int]
     ack_every: int
 
     @staticmethod
-    def scaled(rate_bps: int, packet_bytes: int, slowest_bps: int | None = None) -> DcqcnProfile:
-        """The profile for a link of `rate_bps` with frames of `packet_bytes`.
+    def scaled(
+        rate_bps: int, packet_bytes: int, slowest_bps: int | None = None, queue_packets: int = 256
+    ) -> DcqcnProfile:
+        """The profile for a link of `rate_bps` with frames of `packet_bytes`, in a fabric whose queues hold
+        `queue_packets`.
 
         The parameters of a real NIC are times and rates, the same whatever its line rate is (R_AI 40 Mbit/s,
         a timer of 300 us). So all NICs of a fabric take one profile: that of their fastest, `rate_bps`, and
@@ -69,7 +73,8 @@ class DcqcnProfile:
         96 frames, one step of fast recovery, R_AI 1/25 and R_HAI 1/10 of the line, least rate 1/50,
         g = 1/16 as in the real thing, first alpha 1/2 instead of 1.
 
-        The transport: acknowledgement every 16 frames; first time-out 160 P (a queue of 128 frames drained),
+        The transport: acknowledgement every 16 frames; first time-out 320 P where a queue holds 256 frames (that
+        queue drained, and a window besides: a time-out while all packets only wait repeats them for nothing),
         longest 10,240 P (3.5 s; NCCL asks for 4.096 us x 2^18 to 2^20, which is 1 to 4 s). At most 40
         frames are in flight, for without PFC and without a bound (Mittal et al., SIGCOMM 2018, "BDP-FC") a
         sender whose queue is starved by a higher priority gets no notification and would pour the whole
@@ -94,8 +99,9 @@ class DcqcnProfile:
             additive_bps=rate_bps / 25,
             hyper_bps=rate_bps / 10,
             min_rate_bps=slowest_bps / 50,
-            retransmit_ns=int(160 * slowest_frame_ns),
-            ack_timeout_ns=int(10_240 * slowest_frame_ns),
+            retransmit_ns=int((queue_packets + 64) * slowest_frame_ns),
+            ack_timeout_ns=int(max(10_240, queue_packets + 64) * slowest_frame_ns),
+            idle_ns=int(160 * slowest_frame_ns),
             window_packets=40,
             mltcp_packets=(16, 64),
             ack_every=16,

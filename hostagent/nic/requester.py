@@ -54,6 +54,7 @@ class Requester:
         "_next",
         "_number",
         "_pin",
+        "_pinned_from",
         "_port",
         "_posted",
         "_probe",
@@ -112,7 +113,7 @@ class Requester:
         self._timer = RetransmissionTimer(
             port.clock, port.profile.retransmit_ns, port.profile.ack_timeout_ns, self._waited
         )
-        self._timed = self._timed_at = self._probe = -1
+        self._timed = self._timed_at = self._probe = self._pinned_from = -1
         self.latency_ns = 0
         self.packets = self.wire_bytes = self.bytes_acked = 0
         self.retransmits = self.timeouts = self.cnps_received = 0
@@ -164,9 +165,7 @@ class Requester:
             self._renew()
 
     def set_increase_timer(self, ratio: float) -> None:
-        """Restart congestion control with DCQCN's increase timer at `ratio` of the profile's (thesis 3.2:
-        unfairness).
-        """
+        """Restart congestion control with DCQCN's increase timer at `ratio` of the profile's (thesis 3.2)."""
         self._increase_timer = ratio
         self._renew()
 
@@ -215,10 +214,10 @@ class Requester:
         return selective.again[0] if selective is not None and selective.again else self._next
 
     def _take_pin(self) -> None:
-        """Use the pending source port and DSCP if nothing is in flight. On its old level a packet might wait
-        for ever."""
+        """Use the pending source port and DSCP if nothing is in flight, or a packet might wait for ever."""
         if self._pin is not None and self._position() == self._una:
             (self.source_port, self.dscp), self._pin = self._pin, None
+            self._pinned_from = self._high
             self._heads.clear()
             self._port.new_level(self)
 
@@ -309,11 +308,12 @@ class Requester:
                 Acknowledgement(now, acked, marked, una, self._high, flight, self.latency_ns)
             )
             if self._next < una:
-                # More is acknowledged than was sent again after a time-out: nothing was lost.
-                self._next = self._high if self._restarting else una
-                self._restarting = False
+                # Nothing was lost, it was late. But new packets would overtake those on an old path or level.
+                late = self._restarting and una >= self._pinned_from
+                self._next = self._high if late else una
+                self._restarting &= not late
                 self._port.kick()
-            elif una == self._probe:
+            elif una == self._probe and una >= self._pinned_from:
                 # Those behind the packet that was sent again were lost.
                 self._timer.reset()
                 self.congestion.on_loss(now, una, self._high, self._high - una)

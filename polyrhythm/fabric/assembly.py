@@ -243,7 +243,9 @@ class EmbeddedFabric:
             clock=self.heap,
             transmit=self._cables[name],
             send=partial(self._to_controller, nics[0].name),
-            dcqcn=DcqcnProfile.scaled(self._fastest_bps, frame_bytes, self._slowest_bps),
+            dcqcn=DcqcnProfile.scaled(
+                self._fastest_bps, frame_bytes, self._slowest_bps, self.scenario.buffer_packets
+            ),
             mtu=self.scenario.packet_bytes,
             seed=seed,
             addresses={h.name: h.ip for h in topology.hosts},

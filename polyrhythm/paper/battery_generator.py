@@ -49,6 +49,9 @@ SETTLE_PERIODS, MEASURED_PERIODS, EARLIER_PERIODS = 5, 18, 10
 """After each arrival or departure: the time that is not measured, then the measured time of the last span and
 of the spans before it, in periods of the slowest job."""
 PACKET_BYTES = 1024
+BUFFER_PACKETS = 1024
+"""Of each queue. It holds the windows of all flows that meet on a port (up to 15, of 40 packets, or 64 under
+MLTCP), so that only failures lose packets, as on a fabric for RoCEv2."""
 SCALES = (2000, 3000, 4000, 6000, 8000)
 MOST_PACKETS = 120_000
 """Data packets of a session, if all jobs ran as alone. The scale is the smallest that keeps it."""
@@ -374,6 +377,7 @@ def _scenario(
         "jobs": entries,
         "scale": scale,
         "packet_bytes": PACKET_BYTES,
+        "buffer_packets": BUFFER_PACKETS,
         "warmup": SETTLE_PERIODS,
         "iterations": MEASURED_PERIODS,
         "profile": "declared",

@@ -61,7 +61,7 @@ class SwitchLink:
             switch = self.switches[name] = EmbeddedSwitch(name, self.heap, seed=seed)
             switch.load(program)
             for entry in desired_entries(topology.switch[name], tables, TRAFFIC_CLASSES, ecn):
-                _write(switch, entry)
+                write_entry(switch, entry)
         for host in topology.hosts:
             nic = hosts[host.name] = EmulatedNic(
                 host.name,
@@ -88,7 +88,8 @@ class SwitchLink:
                 )
 
 
-def _write(switch: EmbeddedSwitch, entry: Entry) -> None:
+def write_entry(switch: EmbeddedSwitch, entry: Entry) -> None:
+    """Write an entry of a table, not of a meter, as a P4Runtime server would."""
     if entry.is_default:
         switch.set_default(entry.table, entry.action, entry.params)
         return

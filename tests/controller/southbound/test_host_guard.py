@@ -3,12 +3,13 @@
 
 import pytest
 
+from bmv2.entries import MeterConfig
 from controller.model.traffic import TRAFFIC_CLASSES
 from controller.routing.forwarding import forwarding
 from controller.southbound.desired import METERS, EcnProfile, desired_entries
 from controller.southbound.diff import UpdateType, difference
 from controller.southbound.host_guard import (
-    FRAMES_PER_ANSWER,
+    ANSWERS_PER_FRAME,
     SENDS,
     STRAY_ACTIONS,
     guard_entries,
@@ -16,6 +17,7 @@ from controller.southbound.host_guard import (
     pair_entries,
     rights_by_leaf,
 )
+from polyrhythm.paper.switch_link import FRAME_BYTES, RATE_BPS, SwitchLink, write_entry
 from topo.addresses import in_families
 from topo.generate import leaf_spine
 
@@ -59,7 +61,35 @@ def test_answers_are_bounded_by_the_rate_of_the_port():
     rate, _, peak, _ = cells[(("index", 1),)]
     assert rate == peak
     # 10 Mbit/s are 1,155 full frames a second.
-    assert rate - 1 < 10_000_000 / 8 / FRAME / FRAMES_PER_ANSWER <= rate
+    assert rate - 1 < ANSWERS_PER_FRAME * 10_000_000 / 8 / FRAME <= rate
+
+
+@pytest.mark.parametrize("flows", [1, 4, 8])
+def test_a_host_that_many_marked_flows_reach_may_send_all_its_answers(flows):
+    """Each marked packet asks for a CNP there. Answers that wait behind all data cause time-outs."""
+    link = SwitchLink(flows, ramp=(5, 20), seed=1)
+    guarded = link.switches["leaf2"]
+    topology = leaf_spine(2, 1, flows, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
+    receiver = topology.hosts[flows]
+    pairs = [(h.name, receiver.name) for h in topology.hosts[:flows]]
+    rights = rights_by_leaf(topology, pairs, ())["leaf2"]
+    ports = {receiver.leaf_port: RATE_BPS}
+    for entry in guard_entries(ports, TRAFFIC_CLASSES, FRAME_BYTES, "remark"):
+        if entry.table in METERS:
+            guarded.set_meter(entry.table, dict(entry.match)["index"], MeterConfig(*entry.params))
+        else:
+            write_entry(guarded, entry)
+    for entry in pair_entries(topology, rights, "remark"):
+        write_entry(guarded, entry)
+    receives = [link.nics[flows].listen(f"j/{i}", link.ips[i], lambda q, n: None) for i in range(flows)]
+    for i in range(flows):
+        link.nics[i].open_qp(f"j/{i}", link.ips[flows], 0xC000 + i, 30).post(10_000_000, lambda: None)
+    link.heap.call_at(2_000_000_000, setattr, link.heap, "stop", True)
+    link.heap.run()
+    assert sum(queue.packets for queue in receives) > 0.9 * 2 * RATE_BPS / 8 / FRAME_BYTES
+    assert (sum(queue.cnps_sent for queue in receives) > 1_000) == (flows > 1)
+    counts = guarded.read_counter("stray_packets")
+    assert sum(packets for packets, _ in counts) == 0
 
 
 def test_where_hosts_are_trusted_nothing_is_guarded():

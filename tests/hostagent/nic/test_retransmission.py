@@ -34,7 +34,7 @@ def test_a_starved_flow_is_not_sent_again_and_resumes_at_full_rate(packets_ahead
     link.run(start + 9_000 * MS)
     starved = ends[0] - start
     assert starved > 7_900 * MS
-    # Time-outs after 55, 166, 387, 829, 1,712 and 3,480 ms, and one after 3.5 s more: a packet each.
+    # Time-outs after 0.11, 0.33, 0.78, 1.66 and 3.4 s, and one after 3.5 s more: a packet each.
     assert low.timeouts <= 8
     assert low.retransmits <= 8 + 2
     assert ends[1] - ends[0] < 300 * WIRE_NS * 1.05 + 4 * MS
@@ -134,10 +134,10 @@ def test_a_new_path_is_tried_after_the_first_time_out_again() -> None:
     bench.tap = lambda frame: None if is_data(frame) and frame[34:36] == b"\xc1\x23" else frame
     qp, queue = bench.flow(0, 1)
     qp.post(60 * 1024, lambda: None)
-    bench.heap.run(3_000 * MS)
+    bench.heap.run(3_500 * MS)
     assert qp.timeouts == 5
     qp.repin(0xC124, 10)
-    bench.heap.run(3_000 * MS + FIRST + 60 * WIRE_NS + 20 * MS)
+    bench.heap.run(3_500 * MS + FIRST + 60 * WIRE_NS + 20 * MS)
     assert queue.bytes == 60 * 1024
 
 
