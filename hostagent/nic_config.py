@@ -45,7 +45,7 @@ class NicSettings(Section, frozen=True, kw_only=True):
     ] = 1024
     retransmit_ms: Annotated[
         float,
-        finite(0.0, 60000.0, what="first time-out of the udp driver; 0: 160 frame times, at least 50 ms"),
+        finite(0.0, 60000.0, what="first time-out of the udp driver; 0: 320 frame times, at least 50 ms"),
     ] = 0.0
 
     def __post_init__(self) -> None:

@@ -141,6 +141,38 @@ def test_a_new_path_is_tried_after_the_first_time_out_again() -> None:
     assert queue.bytes == 60 * 1024
 
 
+@pytest.mark.parametrize("late", [1, 20])
+def test_packets_that_wait_on_an_old_level_are_not_taken_for_lost(late: int) -> None:
+    """A time-out moves a flow to a new level. Then the packet that is sent again arrives alone, or a part of
+    those on the old level before it."""
+    bench = Bench(2)
+    waiting: list[bytes] = []
+
+    def tap(frame: bytes) -> bytes | None:
+        if is_data(frame) and frame[15] >> 2 == 10:
+            waiting.append(frame)
+            return None
+        if is_data(frame) and late > 1 and len(waiting) == PROFILE.window_packets:
+            for early in waiting[:late]:
+                bench.down(1).enqueue(early)
+            waiting.append(b"")
+            return None
+        return frame
+
+    bench.tap = tap
+    qp, queue = bench.flow(0, 1)
+    done: list[int] = []
+    qp.post(100 * 1024, lambda: done.append(bench.heap.now))
+    bench.heap.run(60 * WIRE_NS)
+    assert len(waiting) == PROFILE.window_packets
+    qp.repin(0xC123, 30)
+    bench.heap.run(FIRST + 300 * WIRE_NS)
+    assert len(done) == 1
+    assert queue.packets == 100
+    assert qp.timeouts == 1
+    assert qp.congestion.window == PROFILE.window_packets
+
+
 def test_more_flows_than_a_queue_holds_windows_of_fill_the_link_all_the_same() -> None:
     """Eight windows of 40 packets are more than the 256 that the queue holds."""
     link = OneLink(8)
