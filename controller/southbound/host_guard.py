@@ -24,8 +24,9 @@ STRAY_ACTIONS = ("remark", "stop", "trust")
 STRAY_REASONS = ("probe", "cnp", "answer", "rate", "control", "unplanned", "cpu")
 
 # Acknowledgements and CNPs that a host may send for each full frame at line rate. Chosen: one of each, the
-# most that a host has reason to send. A CNP answers every marked packet where many flows meet, for its interval
-# counts for each queue pair. With less, answers wait behind all data, and their senders run into time-outs.
+# most that a host has reason to send. Where many flows meet, every marked packet asks for a CNP, because the
+# interval of CNPs counts for each queue pair. With less, answers wait behind all data, and their senders run
+# into time-outs.
 ANSWERS_PER_FRAME = 2
 # Answers that may follow one another without a gap. Chosen: those to 32 frames that waited in a queue.
 ANSWER_BURST = 64

@@ -168,6 +168,7 @@ def _udp(config: Config, loop: AgentLoop) -> UdpNic:
             profile,
             retransmit_ns=retransmit_ns,
             ack_timeout_ns=max(retransmit_ns, profile.ack_timeout_ns),
+            repin_ns=min(retransmit_ns, max(_LEAST_RETRANSMIT_NS, profile.repin_ns)),
             idle_ns=configured_ns or max(_LEAST_RETRANSMIT_NS, profile.idle_ns),
         ),
         mtu=settings.mtu,

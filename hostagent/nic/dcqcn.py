@@ -23,9 +23,10 @@ class DcqcnProfile:
     Of the notification point: `cnp_interval_ns`. Of the reaction point: `g`, `initial_alpha`,
     `alpha_timer_ns`, `increase_timer_ns`, `byte_counter`, `fast_recovery_steps`, `additive_bps`, `hyper_bps`
     and `min_rate_bps`. Of the transport: `retransmit_ns` is the first time-out and `ack_timeout_ns` the
-    longest (each time-out doubles it), `idle_ns` the idle time after which a window-based sender restarts,
-    `window_packets` the bound on packets in flight, `mltcp_packets` the least and the greatest bound for MLTCP
-    senders, `ack_every` the number of packets between two that request an acknowledgement.
+    longest (each time-out doubles it), `repin_ns` how long a new source port or DSCP waits for packets in
+    flight of which none is acknowledged, `idle_ns` the idle time after which a window-based sender restarts,
+    `window_packets` the bound on packets in flight, `mltcp_packets` the least and the greatest bound for
+    MLTCP senders, `ack_every` the number of packets between two that request an acknowledgement.
     """
 
     cnp_interval_ns: int
@@ -40,6 +41,7 @@ class DcqcnProfile:
     min_rate_bps: float
     retransmit_ns: int
     ack_timeout_ns: int
+    repin_ns: int
     idle_ns: int
     window_packets: int
     mltcp_packets: tuple[int, int]
@@ -73,9 +75,10 @@ class DcqcnProfile:
         96 frames, one step of fast recovery, R_AI 1/25 and R_HAI 1/10 of the line, least rate 1/50,
         g = 1/16 as in the real thing, first alpha 1/2 instead of 1.
 
-        The transport: acknowledgement every 16 frames; first time-out 320 P where a queue holds 256 frames (that
-        queue drained, and a window besides: a time-out while all packets only wait repeats them for nothing),
-        longest 10,240 P (3.5 s; NCCL asks for 4.096 us x 2^18 to 2^20, which is 1 to 4 s). At most 40
+        The transport: acknowledgement every 16 frames; first time-out 320 P where a queue holds 256 frames
+        (that queue drained, and a window besides: a time-out while all packets only wait repeats them for
+        nothing), longest 10,240 P (3.5 s; NCCL asks for 4.096 us x 2^18 to 2^20, which is 1 to 4 s). A new
+        level waits 160 P for packets on the old one, which may be starved. At most 40
         frames are in flight, for without PFC and without a bound (Mittal et al., SIGCOMM 2018, "BDP-FC") a
         sender whose queue is starved by a higher priority gets no notification and would pour the whole
         message into a full buffer. A round trip without queues needs 25.
@@ -101,6 +104,7 @@ class DcqcnProfile:
             min_rate_bps=slowest_bps / 50,
             retransmit_ns=int((queue_packets + 64) * slowest_frame_ns),
             ack_timeout_ns=int(max(10_240, queue_packets + 64) * slowest_frame_ns),
+            repin_ns=int(160 * slowest_frame_ns),
             idle_ns=int(160 * slowest_frame_ns),
             window_packets=40,
             mltcp_packets=(16, 64),

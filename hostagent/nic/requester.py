@@ -136,14 +136,13 @@ class Requester:
         """Use another source port and DSCP from the next packet on that is sent with nothing in flight.
 
         A message that has begun is sent whole first. The next one waits until all packets before it are
-        acknowledged. After a time-out nothing counts as in flight. What the NIC cannot change stays as it is.
+        acknowledged, or none was for the profile's `repin_ns`. What the NIC cannot change stays as it is.
         """
         check_pin(self.flow, source_port, dscp)
         source_port, dscp = self._port.grant(self, source_port, dscp)
         self._port.settle()
         self._pin = None if (source_port, dscp) == (self.source_port, self.dscp) else (source_port, dscp)
-        if self._pin is not None and self._restarting:
-            self._timer.reset()
+        self._timer.shorten(self._profile.repin_ns if self._pin is not None else None)
         self._take_pin()
         self._wake()
         self._port.kick()
@@ -218,6 +217,7 @@ class Requester:
         if self._pin is not None and self._position() == self._una:
             (self.source_port, self.dscp), self._pin = self._pin, None
             self._pinned_from = self._high
+            self._timer.reset()
             self._heads.clear()
             self._port.new_level(self)
 
@@ -411,9 +411,7 @@ class Requester:
             self._selective.all_again(self._una, self._next)
         else:
             self._next = self._una
-        self._timed = -1
-        self._window = 1
-        self._restarting = True
+        self._timed, self._window, self._restarting = -1, 1, True
         self._probe = self._una + 1 if self._loss_shows() else -1
         self._take_pin()
         self._wake()

@@ -58,8 +58,15 @@ class RetransmissionTimer:
     def reset(self) -> None:
         """The next time-out is the first one again. A new path may live where the old one was dead; and where
         a lost packet has arrived now, it had not waited in a starved queue."""
-        if self._timeout_ns > self._first_ns:
+        if self._timeout_ns != self._first_ns:
             self._set(self._first_ns)
+
+    def shorten(self, timeout_ns: int | None) -> None:
+        """The next time-out comes after `timeout_ns` at the latest, until `reset` or None is given."""
+        if timeout_ns is None:
+            timeout_ns = max(self._timeout_ns, self._first_ns)
+        if timeout_ns < self._timeout_ns or self._timeout_ns < self._first_ns:
+            self._set(timeout_ns)
 
     def due(self, end: int, *, waiting: bool) -> bool:
         """Whether the time is over now. `waiting`: an acknowledgement is missing; `end` as above.

@@ -100,7 +100,7 @@ def test_a_flow_that_waits_behind_a_higher_level_leaves_with_its_new_one(alone: 
     bench.heap.run(bench.heap.now + 200 * WIRE_NS)
     assert low.packets < 2 * alone + 2
     low.repin(low.source_port, 30)
-    bench.heap.run(bench.heap.now + PROFILE.retransmit_ns + 120 * WIRE_NS)
+    bench.heap.run(bench.heap.now + 300 * WIRE_NS)
     assert ends == ["low"]
 
 

@@ -9,6 +9,8 @@ import pytest
 from host_bench import FRAME, MS, PROFILE, RATE, Bench
 from one_link import OneLink
 
+from hostagent.nic.dcqcn import DcqcnProfile
+
 WIRE_NS = FRAME * 8 * 10**9 // RATE
 FIRST, LONGEST = PROFILE.retransmit_ns, PROFILE.ack_timeout_ns
 
@@ -171,6 +173,26 @@ def test_packets_that_wait_on_an_old_level_are_not_taken_for_lost(late: int) -> 
     assert queue.packets == 100
     assert qp.timeouts == 1
     assert qp.congestion.window == PROFILE.window_packets
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_a_new_level_does_not_wait_for_a_time_out_that_outlasts_deep_queues(back: bool) -> None:
+    """A flow that leaves a starved level goes on after 160 frames. One that stays after all waits as before."""
+    profile = DcqcnProfile.scaled(RATE, FRAME, queue_packets=1_024)
+    bench = Bench(2, profile=profile)
+    bench.tap = lambda frame: None if is_data(frame) and frame[15] >> 2 == 10 else frame
+    qp, queue = bench.flow(0, 1)
+    qp.post(60 * 1024, lambda: None)
+    bench.heap.run(60 * WIRE_NS)
+    qp.repin(0xC123, 30)
+    if back:
+        qp.repin(0xC123, 10)
+    bench.heap.run(60 * WIRE_NS + profile.repin_ns + 100 * WIRE_NS)
+    assert queue.packets == (0 if back else 60)
+    bench.heap.run(profile.retransmit_ns + 30 * WIRE_NS)
+    assert qp.timeouts == (0 if back else 1)
+    bench.heap.run(profile.retransmit_ns + 60 * WIRE_NS)
+    assert qp.timeouts == 1
 
 
 def test_more_flows_than_a_queue_holds_windows_of_fill_the_link_all_the_same() -> None:
