@@ -91,6 +91,7 @@ class DcqcnProfile:
         frame_ns = 8e9 * packet_bytes / rate_bps
         slowest_bps = slowest_bps or rate_bps
         slowest_frame_ns = 8e9 * packet_bytes / slowest_bps
+        retransmit_ns = int((queue_packets + 64) * slowest_frame_ns)
         return DcqcnProfile(
             cnp_interval_ns=int(4 * frame_ns),
             g=1 / 16,
@@ -102,8 +103,8 @@ class DcqcnProfile:
             additive_bps=rate_bps / 25,
             hyper_bps=rate_bps / 10,
             min_rate_bps=slowest_bps / 50,
-            retransmit_ns=int((queue_packets + 64) * slowest_frame_ns),
-            ack_timeout_ns=int(max(10_240, queue_packets + 64) * slowest_frame_ns),
+            retransmit_ns=retransmit_ns,
+            ack_timeout_ns=max(retransmit_ns, int(10_240 * slowest_frame_ns)),
             repin_ns=int(160 * slowest_frame_ns),
             idle_ns=int(160 * slowest_frame_ns),
             window_packets=40,

@@ -63,9 +63,9 @@ class RetransmissionTimer:
 
     def shorten(self, timeout_ns: int | None) -> None:
         """The next time-out comes after `timeout_ns` at the latest, until `reset` or None is given."""
-        if timeout_ns is None:
-            timeout_ns = max(self._timeout_ns, self._first_ns)
-        if timeout_ns < self._timeout_ns or self._timeout_ns < self._first_ns:
+        if timeout_ns is None and self._timeout_ns < self._first_ns:
+            self._set(self._first_ns)
+        elif timeout_ns is not None and timeout_ns < self._timeout_ns:
             self._set(timeout_ns)
 
     def due(self, end: int, *, waiting: bool) -> bool:

@@ -36,9 +36,9 @@ class SwitchLink:
     """Two leaves with `pairs` hosts each, joined by one spine: a link that all flows from the first leaf
     share.
 
-    `nics` holds the hosts of the first leaf, then those of the second; `ips` their addresses. The heap runs
-    everything. `ramp` is the ECN ramp: the depths in packets up to which nothing, and from which everything
-    is marked. `seed` is that of the marks.
+    `nics` holds the hosts of the first leaf, then those of the second, as `topology` does; `ips` their
+    addresses. The heap runs everything. `ramp` is the ECN ramp: the depths in packets up to which nothing,
+    and from which everything is marked. `seed` is that of the marks.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class SwitchLink:
         queue_packets: int = QUEUE_PACKETS,
     ) -> None:
         self.heap = EventHeap()
-        topology = leaf_spine(2, 1, pairs, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
+        self.topology = topology = leaf_spine(2, 1, pairs, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
         program = load_program(load_artefacts().device_config)
         ecn = EcnProfile(*ramp, PMAX, FRAME_BYTES)
         self.switches: dict[str, EmbeddedSwitch] = {}

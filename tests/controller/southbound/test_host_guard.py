@@ -69,17 +69,16 @@ def test_a_host_that_many_marked_flows_reach_may_send_all_its_answers(flows):
     """Each marked packet asks for a CNP there. Answers that wait behind all data cause time-outs."""
     link = SwitchLink(flows, ramp=(5, 20), seed=1)
     guarded = link.switches["leaf2"]
-    topology = leaf_spine(2, 1, flows, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
-    receiver = topology.hosts[flows]
-    pairs = [(h.name, receiver.name) for h in topology.hosts[:flows]]
-    rights = rights_by_leaf(topology, pairs, ())["leaf2"]
+    receiver = link.topology.hosts[flows]
+    pairs = [(h.name, receiver.name) for h in link.topology.hosts[:flows]]
+    rights = rights_by_leaf(link.topology, pairs, ())["leaf2"]
     ports = {receiver.leaf_port: RATE_BPS}
     for entry in guard_entries(ports, TRAFFIC_CLASSES, FRAME_BYTES, "remark"):
         if entry.table in METERS:
             guarded.set_meter(entry.table, dict(entry.match)["index"], MeterConfig(*entry.params))
         else:
             write_entry(guarded, entry)
-    for entry in pair_entries(topology, rights, "remark"):
+    for entry in pair_entries(link.topology, rights, "remark"):
         write_entry(guarded, entry)
     receives = [link.nics[flows].listen(f"j/{i}", link.ips[i], lambda q, n: None) for i in range(flows)]
     for i in range(flows):
