@@ -81,17 +81,26 @@ def least_congested(
     def legal(choice: Ints) -> bool:
         return max_moves is None or moves(choice) <= max_moves
 
+    def load(choice: Ints) -> float:
+        return congestion_of(fabric, flows, choice).max_load
+
     best = np.full(len(flows.demand), -1, dtype=np.int32)
     if held.any():
+        least_load = lower_bound(fabric, flows.demand) if balance and flows.overlap is None else 0.0
+        few = None
+        if least_load > 0 and isinstance(fabric, TwoTier):
+            few = _rebalanced(fabric, flows, max_moves, plain)
+            if few is not None and not moves(few) and _even(fabric, flows.demand, few):
+                # Nothing is less congested, and no other flow moves.
+                return few
         best = greedy_around(fabric, flows, plain=plain)
         congestion = congestion_of(fabric, flows, best)
-        if balance and flows.overlap is None:
-            # Where few moves reach the lower bound, nothing is less congested, and no other way is tried.
-            least_load = lower_bound(fabric, flows.demand)
+        if least_load > 0:
+            # Where few moves reach the lower bound, no other way is tried.
             if congestion.max_load <= least_load:
                 return best
-            few = _rebalanced(fabric, flows, max_moves, plain)
-            if few is not None and legal(few) and congestion_of(fabric, flows, few).max_load <= least_load:
+            few = _rebalanced(fabric, flows, max_moves, plain) if few is None else few
+            if few is not None and legal(few) and load(few) <= least_load:
                 return few
         if not (held.all() and max_moves == 0):
             anew = greedy_around(fabric, replace(flows, held=np.full_like(flows.held, -1)), plain=plain)
@@ -109,7 +118,7 @@ def least_congested(
         if choice is None:
             alike = alike and way is not _coloured
             continue
-        cost = congestion_of(fabric, flows, choice).max_load, moves(choice)
+        cost = load(choice), moves(choice)
         if legal(choice) and cost < least:
             best, least = choice, cost
         if way is _coloured and flows.overlap is None and least == (cost[0], 0):
@@ -117,7 +126,7 @@ def least_congested(
             break
     if not alike and max_moves != 0:
         choice = relieved(fabric, flows.demand, best, flows.owner, flows.overlap, plain=plain)
-        if legal(choice) and congestion_of(fabric, flows, choice).max_load < least[0]:
+        if legal(choice) and load(choice) < least[0]:
             best = choice
     return best
 
@@ -135,6 +144,14 @@ def lower_bound(fabric: Fabric, demand: LeafDemand) -> float:
     ):
         return 0.0
     return round(fabric.bound(demand) * float(weight[0] / live[0]), 9)
+
+
+def _even(fabric: TwoTier, demand: LeafDemand, choice: Ints) -> bool:
+    """Whether the numbers of flows on the live links of each leaf, out or in, differ by at most one."""
+    count = loads(fabric, demand, choice, np.ones(len(demand))).reshape(2, *fabric.up.shape)
+    most = count.max(axis=2, where=fabric.live, initial=0)
+    least = count.min(axis=2, where=fabric.live, initial=len(demand))
+    return bool((most <= least + 1).all())
 
 
 def _coloured(fabric: Fabric, flows: OwnedDemand, max_moves: int | None, plain: bool) -> Ints | None:

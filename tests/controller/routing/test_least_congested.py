@@ -21,6 +21,7 @@ from controller.routing.least_congested import (
     congestion_of,
     greedy_around,
     least_congested,
+    lower_bound,
 )
 from controller.routing.protocol import RoutingProblem
 from controller.routing.routings import LeastCongested, held_choices
@@ -124,6 +125,21 @@ def test_balance_reaches_the_optimum() -> None:
         made, _ = arrays(problem, held=False)
         choice = least_congested(problem.fabric, made, balance=True, plain=True)
         assert loads(problem.fabric, made.demand, choice).max() == problem.fabric.bound(made.demand)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(0, 2))
+def test_no_flow_moves_where_the_others_find_even_paths_around_them(seed: int, down: int) -> None:
+    problem = problem_of(6 * seed, False, down)  # Links and flows are alike.
+    flows, _ = arrays(problem, held=True)
+    held = flows.held >= 0
+    stay = greedy_around(problem.fabric, flows, plain=True)
+    choice = least_congested(problem.fabric, flows, balance=True, plain=True)
+    now, around = (congestion_of(problem.fabric, flows, x) for x in (choice, stay))
+    assert now.max_load <= around.max_load
+    if around.max_load <= lower_bound(problem.fabric, flows.demand):
+        assert (choice[held] == flows.held[held]).all()
+        assert now.squares <= around.squares + 1e-9
 
 
 def test_nothing_to_route() -> None:
