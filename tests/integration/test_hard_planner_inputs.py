@@ -9,7 +9,8 @@ import pytest
 from loop_rig import MS, RATE
 
 from controller.interleave.joint.evaluator import Effort, Evaluator
-from controller.interleave.joint.fluid import Between, Floats
+from controller.interleave.joint.fluid import Between
+from controller.interleave.joint.fluid_arrays import Floats
 from controller.interleave.joint.sharing_groups import SharingGroup
 from controller.model import Flow, Job, Phase, Profile
 from controller.planner import POLICIES, PlanInput, plan

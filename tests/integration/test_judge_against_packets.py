@@ -7,11 +7,19 @@ import math
 
 import numpy as np
 import pytest
-from host_bench import MS, RATE
+from host_bench import FRAME, MS, RATE
 from one_link import OneLink, TrainingJob
 
 from controller.interleave.joint.evaluator import Effort, Evaluator
-from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance, JointFlow, JointJob, steps_of
+from controller.interleave.joint.instance import (
+    UNSCHEDULED,
+    Choice,
+    Instance,
+    JointFlow,
+    JointJob,
+    plain,
+    steps_of,
+)
 from controller.model import Phase, Profile
 from hostagent.host import measured_profile
 
@@ -96,3 +104,24 @@ def test_the_evaluator_foretells_packets(
     assert expected.mean(axis=0) / MS == pytest.approx(on_packets, rel=0.1)
     (used,) = evaluator.used(on_packets[None, :] * MS)
     assert evaluator.used(expected).mean() == pytest.approx(used, rel=0.05)
+
+
+def test_a_message_of_a_little_more_than_a_window_waits_twice_for_the_windows_of_ten_jobs() -> None:
+    """Two jobs send 43 packets, three more than a window. If these waited once, they would take 0.74 of the time."""
+    frame = 8e3 * FRAME / RATE
+    shapes: list[Phases] = [*[((43 * frame, 1.0, 30.0),)] * 2, *[((100 * frame, 1.0, 60.0),)] * 8]
+    count = len(shapes)
+    link = OneLink(count, queue_packets=1024)
+    jobs = [
+        TrainingJob(link, f"job{i}", i, phases, start_ms=(31.0 * i) % 100) for i, phases in enumerate(shapes)
+    ]
+    link.run(6_000 * MS)
+    both_ways = (JointFlow(1.0, ((0,),)), JointFlow(1.0, ((1,),)))
+    instance = Instance(
+        tuple(JointJob(f"job{i}", 1.0, steps_of(alone(p)), both_ways) for i, p in enumerate(shapes)),
+        (RATE, RATE),
+        queues=(True, True),
+    )
+    choice = plain(instance, (0,) * 2 * count)
+    expected = Evaluator(instance, plain=True).lengths(choice, Effort((1, 2), 30)).mean(axis=0)
+    assert expected / MS == pytest.approx([job.mean_ms() for job in jobs], rel=0.1)

@@ -36,19 +36,27 @@ PAYLOAD = 1024
 
 class OneLink:
     """`pairs` hosts on each side: h0 to h(pairs - 1) on the left, the others on the right. `rates_bps`: the
-    rates of the NICs of each pair, RATE if it is empty. The cable has RATE.
+    rates of the NICs of each pair, RATE if it is empty. The cable has RATE. Each queue holds `queue_packets`.
     """
 
-    def __init__(self, pairs: int, *, seed: int = 1, rates_bps: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        pairs: int,
+        *,
+        seed: int = 1,
+        rates_bps: Sequence[int] = (),
+        queue_packets: int = BUFFER_PACKETS,
+    ) -> None:
         self.heap = EventHeap()
         rates = 2 * list(rates_bps or [RATE] * pairs)
-        self.profile = DcqcnProfile.scaled(max(rates), FRAME, min(rates))
+        self.profile = DcqcnProfile.scaled(max(rates), FRAME, min(rates), queue_packets)
         self._pairs = pairs
         self._random = random.Random(seed)
-        self._ramp = [0] * (BUFFER_PACKETS + 1)
+        self._queue_packets = queue_packets
+        self._ramp = [0] * (queue_packets + 1)
         ecn = EcnConfig()
         for low, high, probability in EcnProfile(ecn.kmin, ecn.kmax, ecn.pmax).ramp():
-            for depth in range(low, min(high, BUFFER_PACKETS) + 1):
+            for depth in range(low, min(high, queue_packets) + 1):
                 self._ramp[depth] = probability
         self.nics = [
             EmulatedNic(
@@ -80,7 +88,9 @@ class OneLink:
         self.heap.run()
 
     def _port(self, deliver: Any, rate_bps: int = RATE) -> SwitchPort:
-        port = SwitchPort(1, self.heap, deliver, rate_bps=rate_bps, queues=8, queue_packets=BUFFER_PACKETS)
+        port = SwitchPort(
+            1, self.heap, deliver, rate_bps=rate_bps, queues=8, queue_packets=self._queue_packets
+        )
         port.reset(self._egress)
         return port
 

@@ -10,15 +10,8 @@ from importlib import import_module
 
 import numpy as np
 
-from controller.interleave.joint.fluid import (
-    Between,
-    Floats,
-    fluid_arrays,
-    nothing,
-    plain_lengths,
-    salt_of,
-    start_of,
-)
+from controller.interleave.joint.fluid import Between, nothing, plain_lengths, salt_of, start_of
+from controller.interleave.joint.fluid_arrays import Floats, fluid_arrays
 from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance
 from controller.interleave.joint.known_groups import KNOWN, key_of
 from controller.interleave.joint.sharing_groups import (

@@ -4,25 +4,19 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from controller.interleave.jitter import PRIME, draw
-from controller.interleave.joint.fair_rates import fair_rates, room_below
-from controller.interleave.joint.instance import Instance
-from controller.interleave.joint.sharing_groups import SharingGroup
-from controller.interleave.joint.steady_rates import SENT, steady_rates_of
-from controller.interleave.slot_tolerance import REST, SETTLE_NS, TOUCH, HeldJob, later_by, slot_tolerances
-from controller.model import REALIGN
+from controller.interleave.joint.fair_rates import FULL, fair_rates, room_below
+from controller.interleave.joint.fluid_arrays import Floats, FluidArrays
+from controller.interleave.joint.steady_rates import SENT
+from controller.interleave.joint.windows import rest_wait
+from controller.interleave.slot_tolerance import REST, SETTLE_NS, TOUCH, later_by
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 STAIRS = 6
 """MLTCP's F is constant over each sixth of an iteration's bytes. Chosen: finer steps take longer, and change
 no comparison of plans."""
@@ -34,121 +28,6 @@ DONE_BITS = 1e-3
 
 def nothing() -> None:
     """For evaluations that nobody ends."""
-
-
-class FluidArrays(NamedTuple):
-    """A sharing group as arrays. Times in ns, rates in bit/ns.
-
-    By job: its steps are `first[j]` to `first[j + 1]`; `level`, `period`, `shift`, `mltcp`,
-    `uncontended_size`. An iteration that is ready more than `late` after its slot waits for the next one. If
-    it begins more than `gap` after it (TOUCH of its period included), all slots of its `slot_set` move later
-    (`later_by`). The first iteration of a run waits for its slot. By step: `up`, `rate`, `compute`. By
-    stream: `job`, `flows`, `relative_size`, `steady` (see `steady_rates`), and its links, `at[s]` to
-    `at[s + 1]` of `link`. By link: `capacity`, and `queues` as in `Instance`.
-    """
-
-    first: Ints
-    up: Floats
-    rate: Floats
-    compute: Floats
-    level: Ints
-    period: Floats
-    shift: Floats
-    mltcp: NDArray[np.bool_]
-    uncontended_size: Floats
-    job: Ints
-    flows: Floats
-    relative_size: Floats
-    steady: Floats
-    at: Ints
-    link: Ints
-    capacity: Floats
-    queues: NDArray[np.bool_]
-    jitter: float
-    slope: float
-    intercept: float
-    late: Floats
-    gap: Floats
-    slot_set: Ints
-
-
-def fluid_arrays(
-    instance: Instance,
-    group: SharingGroup,
-    shortening: Sequence[float] | None = None,
-    longer: float = 0.0,
-) -> FluidArrays:
-    """The arrays of a sharing group. `shortening` is a factor for all phases of each job; None: 1. Each Up
-    phase is `longer` by this part of itself, and the compute after it shorter by the same time.
-    """
-    factors = [1.0] * len(group.jobs) if shortening is None else shortening
-    place = {j: i for i, j in enumerate(group.jobs)}
-    steps = [instance.jobs[j].steps for j in group.jobs]
-    links = sorted({k for s in group.streams for k in s.links})
-    number = {k: i for i, k in enumerate(links)}
-    flat = [s for own in steps for s in own]
-    times = np.array([f for f, own in zip(factors, steps, strict=True) for _ in own], dtype=np.float64)
-    more = np.array([min(longer * s.up_ns, s.compute_ns) for s in flat], dtype=np.float64)
-    late, gap, slot_set = _slot_tolerances(instance, group)
-    return FluidArrays(
-        first=np.cumsum([0, *map(len, steps)]).astype(np.int64),
-        up=(np.array([s.up_ns for s in flat], dtype=np.float64) + more) * times,
-        rate=np.array([s.rate_bps / 1e9 for s in flat], dtype=np.float64),
-        compute=(np.array([s.compute_ns for s in flat], dtype=np.float64) - more) * times,
-        level=np.array(group.level, dtype=np.int64),
-        period=np.array([r[0] for r in group.timings], dtype=np.float64),
-        shift=np.array([r[1] for r in group.timings], dtype=np.float64),
-        mltcp=np.array(group.mltcp, dtype=np.bool_),
-        uncontended_size=np.array(group.uncontended_size, dtype=np.float64),
-        job=np.array([place[s.job] for s in group.streams], dtype=np.int64),
-        flows=np.array([s.count for s in group.streams], dtype=np.float64),
-        relative_size=np.array([s.relative_size for s in group.streams], dtype=np.float64),
-        steady=np.array(steady_rates_of(instance, group, factors), dtype=np.float64),
-        at=np.cumsum([0, *(len(s.links) for s in group.streams)]).astype(np.int64),
-        link=np.array([number[k] for s in group.streams for k in s.links], dtype=np.int64),
-        capacity=np.array([instance.capacity_bps[k] / 1e9 for k in links], dtype=np.float64),
-        queues=np.array([bool(instance.queues) and instance.queues[k] for k in links], dtype=np.bool_),
-        jitter=instance.jitter,
-        slope=instance.mltcp[0],
-        intercept=instance.mltcp[1],
-        late=late,
-        gap=gap,
-        slot_set=slot_set,
-    )
-
-
-def _slot_tolerances(instance: Instance, group: SharingGroup) -> tuple[Floats, Floats, Ints]:
-    """`late`, `gap` and `slot_set` of `FluidArrays`, as the controller decides them."""
-    count = len(group.jobs)
-    late = np.array([REALIGN * period for period, _ in group.timings], dtype=np.float64)
-    gap, slot_set = np.full(count, np.inf), np.arange(count, dtype=np.int64)
-    if not instance.slots_move:
-        return late, gap, slot_set
-    held = {
-        i: HeldJob(round(period), round(shift), _bursts(instance, j))
-        for i, (j, (period, shift)) in enumerate(zip(group.jobs, group.timings, strict=True))
-        if period
-    }
-    if len(held) > 1:
-        place = {j: i for i, j in enumerate(group.jobs)}
-        using: dict[int, dict[int, None]] = defaultdict(dict)
-        for s in group.streams:
-            for k in s.links:
-                using[k][place[s.job]] = None
-        for i, found in slot_tolerances(held, [tuple(jobs) for jobs in using.values()]).items():
-            late[i] = found.latest * group.timings[i][0]
-            gap[i] = found.gap_ns + TOUCH * group.timings[i][0]
-            slot_set[i] = min(found.group)
-    return late, gap, slot_set
-
-
-def _bursts(instance: Instance, j: int) -> tuple[tuple[int, int], ...]:
-    """Start and end of each Up phase of a job, from its first one on, in ns."""
-    bursts, at = [], 0
-    for s in instance.jobs[j].steps:
-        bursts.append((at, at + s.up_ns))
-        at += s.up_ns + s.compute_ns
-    return tuple(bursts)
 
 
 def salt_of(seed: int, job: int) -> int:
@@ -195,6 +74,7 @@ class _PlainFluid:
         self._period: list[float] = arrays.period.tolist()
         self._shift: list[float] = arrays.shift.tolist()
         self._uncontended_size: list[float] = arrays.uncontended_size.tolist()
+        self._window: list[float] = arrays.window.tolist()
         self._mltcp: list[bool] = arrays.mltcp.tolist()
         steps = list(zip(arrays.up.tolist(), arrays.rate.tolist(), arrays.compute.tolist(), strict=True))
         self._steps: list[list[tuple[float, float, float]]] = [steps[a:b] for a, b in pairwise(first)]
@@ -362,6 +242,9 @@ class _PlainFluid:
         ended: set[int] = set()
         for s, ends in enumerate(self._ends):
             if ends <= then:
+                self._wait_for_rest(s, then)
+        for s, ends in enumerate(self._ends):
+            if ends <= then:
                 self._settle(s, then)
                 # Late in a long run a double cannot resolve the time to the end: a stream that is due has
                 # ended.
@@ -376,6 +259,20 @@ class _PlainFluid:
             if all(self._left[s] <= DONE_BITS for s in self._own[j]):
                 r = self._runners[j]
                 r.timer = max(then, r.done_at)
+
+    def _wait_for_rest(self, s: int, now: float) -> None:
+        """A stream is to end `now`: what is longer than a window may come later."""
+        j = self._job[s]
+        up, cap, _ = self._steps[j][self._runners[j].step]
+        wait = rest_wait(self._relative_size[s] * up * cap, self._window[j], self._rate[s], cap)
+        if wait > 0 and any(self._fills(k) for k in self._links[s]):
+            self._runners[j].done_at = max(self._runners[j].done_at, now + wait)
+
+    def _fills(self, k: int) -> bool:
+        """Whether a queue of the fabric is full."""
+        users = (s for s, own in enumerate(self._links) if k in own)
+        used = sum(self._flows[s] * self._rate[s] for s in users)
+        return self._queues[k] and used >= self._capacity[k] * (1 - FULL)
 
 
 def begin_at(now: float, period: float, shift: float, late: float) -> float:

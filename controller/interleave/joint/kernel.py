@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from controller.interleave import jitter, slot_tolerance
 from controller.interleave.jitter import PRIME
-from controller.interleave.joint import fluid
-from controller.interleave.joint.fluid import DONE_BITS, Between, Floats, FluidArrays, Ints, nothing
+from controller.interleave.joint import fluid, windows
+from controller.interleave.joint.fair_rates import FULL
+from controller.interleave.joint.fluid import DONE_BITS, Between, nothing
+from controller.interleave.joint.fluid_arrays import Floats, FluidArrays, Ints
 from controller.interleave.joint.kernel_rates import change, look_ahead, set_rates, settle
 from controller.interleave.joint.kernel_state import FluidState, begin_at, inlined, started
 from controller.interleave.slot_tolerance import REST, SETTLE_NS, TOUCH
@@ -21,8 +23,39 @@ PIECE = 1_000_000
 No signal reaches the process meanwhile, and a job that comes waits as long."""
 
 _draw = inlined(jitter.draw)
+_rest_wait = inlined(windows.rest_wait)
 _later_by = inlined(slot_tolerance.later_by)
 _mean_length = inlined(fluid.mean_length)
+
+
+@inlined
+def _wait_for_rests(x: FluidArrays, y: FluidState, j: int, now: float) -> None:
+    """Streams of a job are to end `now`: what is longer than a window may come later."""
+    at = x.first[j] + y.step[j]
+    cap = x.rate[at]
+    for i in range(y.own_at[j], y.own_at[j + 1]):
+        s = y.own[i]
+        if y.ends[s] <= now:
+            wait = _rest_wait(x.relative_size[s] * x.up[at] * cap, x.window[j], y.rate[s], cap)
+            if wait > 0 and _waits(x, y, s):
+                y.done_at[j] = max(y.done_at[j], now + wait)
+
+
+@inlined
+def _waits(x: FluidArrays, y: FluidState, s: int) -> bool:
+    """Whether a stream waits in a full queue of the fabric."""
+    links = len(x.capacity)
+    for n in range(x.at[s], x.at[s + 1]):
+        k = x.link[n]
+        if x.queues[k]:
+            used = 0.0
+            for level in range(len(y.level_at) - 1):
+                m = level * links + k
+                for i in range(y.using_at[m], y.using_at[m + 1]):
+                    used += x.flows[y.using[i]] * y.rate[y.using[i]]
+            if used >= x.capacity[k] * (1 - FULL):
+                return True
+    return False
 
 
 @inlined
@@ -52,6 +85,9 @@ def _goes_on(
                 for i in range(y.own_at[j], y.own_at[j + 1]):
                     due[j] = min(due[j], y.ends[y.own[i]], y.rises[y.own[i]])
             now = min(now, timer[j], due[j])
+        for j in range(jobs):
+            if due[j] <= now:
+                _wait_for_rests(x, y, j, now)
         for j in range(jobs):
             if due[j] <= now:
                 for i in range(y.own_at[j], y.own_at[j + 1]):

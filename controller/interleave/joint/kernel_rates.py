@@ -7,7 +7,8 @@ import numpy as np
 
 from controller.interleave.joint import fair_rates
 from controller.interleave.joint.fair_rates import FULL
-from controller.interleave.joint.fluid import DONE_BITS, STAIRS, FluidArrays
+from controller.interleave.joint.fluid import DONE_BITS, STAIRS
+from controller.interleave.joint.fluid_arrays import FluidArrays
 from controller.interleave.joint.kernel_state import FluidState, inlined
 from controller.interleave.joint.steady_rates import SENT
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.interleave.joint import fluid
-from controller.interleave.joint.fluid import Floats, FluidArrays, Ints
+from controller.interleave.joint.fluid_arrays import Floats, FluidArrays, Ints
 from controller.interleave.joint.kernel_sources import SOURCES
 from controller.interleave.joint.steady_rates import SENT
 from controller.kernel import compiler

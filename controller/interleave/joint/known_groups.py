@@ -13,7 +13,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.interleave.joint.fluid import Floats, FluidArrays, Ints
+from controller.interleave.joint.fluid_arrays import Floats, FluidArrays, Ints
 
 MOST_BYTES = 64 << 20
 """What is kept, the results used last. Chosen: the plans of a cluster of 2,000 GPUs need a tenth of it."""

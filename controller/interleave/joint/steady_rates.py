@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from controller.interleave.joint.instance import UNSCHEDULED, Instance
 from controller.interleave.joint.sharing_groups import SharingGroup
+from controller.interleave.joint.windows import WINDOW_BITS
 
-WINDOW_BITS = 40 * 1082 * 8
-"""What a flow has in flight at most: 40 packets (`hostagent.nic.dcqcn`) of 1,024 bytes and their headers."""
 SPARE = 2.0
 """The windows of the flows of lower levels must hold so many times what a burst stops. Chosen: not all of
 these flows send at any time."""

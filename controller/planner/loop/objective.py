@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.interleave.joint.evaluator import better
-from controller.interleave.joint.fluid import Floats
+from controller.interleave.joint.fluid_arrays import Floats
 from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance
 from controller.interleave.joint.sharing_groups import Sharing
 

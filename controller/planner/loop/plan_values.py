@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from controller.interleave.joint.evaluator import Effort, Evaluator
-from controller.interleave.joint.fluid import Floats
+from controller.interleave.joint.fluid_arrays import Floats
 from controller.interleave.joint.instance import UNSCHEDULED, Choice
 from controller.interleave.joint.sharing_groups import SharingGroup
 from controller.planner.loop.objective import Objective, PlanValue, delicate_jobs, twins_of

@@ -15,7 +15,7 @@ from instance_rig import random_choice, random_instance
 
 from controller.interleave.joint import evaluator as evaluators
 from controller.interleave.joint.evaluator import Effort, Evaluator
-from controller.interleave.joint.fluid import Floats
+from controller.interleave.joint.fluid_arrays import Floats
 from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance
 from controller.interleave.joint.known_groups import KnownGroups
 from controller.model import Flow, Job, Phase, Plan, Profile

@@ -12,7 +12,8 @@ from instance_rig import MS, G, random_choice, random_instance
 
 from controller.interleave.circle import SharedLink, score
 from controller.interleave.joint.evaluator import Effort, Evaluator
-from controller.interleave.joint.fluid import fluid_arrays, plain_lengths, start_of
+from controller.interleave.joint.fluid import plain_lengths, start_of
+from controller.interleave.joint.fluid_arrays import fluid_arrays
 from controller.interleave.joint.instance import (
     UNSCHEDULED,
     Choice,

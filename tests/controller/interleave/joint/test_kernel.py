@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from instance_rig import random_choice, random_instance
 
-from controller.interleave.joint.fluid import fluid_arrays, plain_lengths, salt_of, start_of
+from controller.interleave.joint.fluid import plain_lengths, salt_of, start_of
+from controller.interleave.joint.fluid_arrays import fluid_arrays
 from controller.interleave.joint.sharing_groups import sharing_groups_of
 
 pytest.importorskip("numba")

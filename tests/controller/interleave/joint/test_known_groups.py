@@ -12,7 +12,8 @@ from instance_rig import random_choice, random_instance
 
 from controller.interleave.joint import evaluator as evaluators
 from controller.interleave.joint.evaluator import Effort, Evaluator
-from controller.interleave.joint.fluid import fluid_arrays, plain_lengths
+from controller.interleave.joint.fluid import plain_lengths
+from controller.interleave.joint.fluid_arrays import fluid_arrays
 from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance, JointFlow
 from controller.interleave.joint.known_groups import KnownGroups, key_of
 from controller.interleave.joint.sharing_groups import sharing_groups_of

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from controller.interleave.joint.evaluator import Effort, Evaluator
-from controller.interleave.joint.fluid import fluid_arrays
+from controller.interleave.joint.fluid_arrays import fluid_arrays
 from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance, JointFlow, JointJob, Step
 from controller.interleave.joint.sharing_groups import sharing_groups_of
 from controller.interleave.joint.steady_rates import SENT, LeveledStream, steady_rates
@@ -67,7 +67,7 @@ def instance(bps: int) -> tuple[Instance, Choice]:
             for i in range(6)
         ),
         *(
-            JointJob(f"one{i}", 2.0, (Step(20 * MS, bps, 95 * MS),), (JointFlow(1.0, ((FIRST,),)),))
+            JointJob(f"one{i}", 2.0, (Step(12 * MS, bps, 95 * MS),), (JointFlow(1.0, ((FIRST,),)),))
             for i in range(3)
         ),
     )
@@ -81,13 +81,13 @@ def first_link(bps: int) -> float:
     given, choice = instance(bps)
     lengths = Evaluator(given).lengths(choice, EFFORT).mean(axis=0)
     assert lengths[0] == pytest.approx(70 * MS, rel=0.01)
-    return float((30 * MS / lengths[1:7]).sum() + (20 * MS / lengths[7:]).sum())
+    return float((30 * MS / lengths[1:7]).sum() + (12 * MS / lengths[7:]).sum())
 
 
 def test_the_first_link_stays_busy_only_where_windows_outlast_the_burst() -> None:
     """At 25 Mbit/s a window takes 14 ms to send, at 50 Gbit/s 7 us."""
-    assert first_link(25 * M) > 0.93
-    assert first_link(50 * G) < 0.89
+    assert first_link(25 * M) > 0.9
+    assert first_link(50 * G) < 0.83
 
 
 def test_the_kernel_gives_the_reference_to_the_last_bit_with_steady_rates() -> None:
