@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The source port that an agent without orders would draw for a flow: plain ECMP."""
+"""Source ports that flows may draw under plain ECMP, for expectations and for policies that need one.
+
+Agents without orders draw others (`controller.wire.rocev2.drawn_source_port`): a controller does not know the
+draws of real NICs.
+"""
 
 from __future__ import annotations
 
