@@ -35,6 +35,11 @@ def test_a_rest_waits_as_long_as_a_whole_window() -> None:
     assert rest_wait(1.5 * WINDOW_BITS, WINDOW_BITS, CAP / 10, CAP) == pytest.approx(0.5 * 240 * frame)
 
 
+def test_a_flow_that_is_stopped_just_before_its_end_waits_for_a_full_queue_at_most() -> None:
+    full = rest_wait(1.5 * WINDOW_BITS, WINDOW_BITS, CAP / 25, CAP)
+    assert rest_wait(1.5 * WINDOW_BITS, WINDOW_BITS, 1e-18, CAP) == full
+
+
 def slow(instance: Instance) -> Instance:
     """The same at a rate at which a window takes 14 ms."""
     jobs = tuple(
