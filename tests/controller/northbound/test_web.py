@@ -34,7 +34,7 @@ def app() -> object:
 def test_a_busy_port_gives_way_to_one_of_the_next() -> None:
     async def main(port: int) -> tuple[int, int]:
         server = await serve(app(), port=port)
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(timeout=60) as client:
             status = (await client.get(f"{server.url}api/v1/healthz")).status_code
         await server.close()
         return server.port, status
@@ -120,7 +120,7 @@ def test_signals_stay_with_the_process() -> None:
     async def main() -> tuple[object, object]:
         before = signal.getsignal(signal.SIGTERM)
         server = await serve(app(), port=0)
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(timeout=60) as client:
             await client.get(f"{server.url}api/v1/healthz")
         during = signal.getsignal(signal.SIGTERM)
         await server.close()
@@ -174,7 +174,7 @@ def test_health_is_answered_whatever_others_hold_open(monkeypatch: pytest.Monkey
         made = create_app(board, None, FakeStatus(), most_open=8)
         server = await serve(made, port=0)
         found = []
-        async with httpx.AsyncClient(base_url=server.url) as client:
+        async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
             for said in (b"", begun, events):
                 opened = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(30)]
                 for _, writer in opened:
@@ -206,7 +206,7 @@ def test_health_is_answered_whatever_others_hold_open(monkeypatch: pytest.Monkey
 def test_a_write_of_a_foreign_page_is_refused(origin: str) -> None:
     async def main() -> int:
         server = await serve(app(), port=0)
-        async with httpx.AsyncClient(base_url=server.url) as client:
+        async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
             answer = await client.post("/api/v1/plans/1/rollback", headers={"Origin": origin})
         await server.close()
         return answer.status_code
@@ -217,7 +217,7 @@ def test_a_write_of_a_foreign_page_is_refused(origin: str) -> None:
 def test_half_of_a_surrogate_pair_is_refused_in_words() -> None:
     async def main() -> tuple[int, str]:
         server = await serve(app(), port=0)
-        async with httpx.AsyncClient(base_url=server.url) as client:
+        async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
             answer = await client.post(
                 "/api/v1/plan/dry-run",
                 content=b'{"policy": "\\ud800"}',
