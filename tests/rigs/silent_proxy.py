@@ -17,6 +17,7 @@ class SilentProxy:
         self._passing = threading.Event()
         self._passing.set()
         self._closed = False
+        self._lock = threading.Lock()
         self._open: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
@@ -37,7 +38,8 @@ class SilentProxy:
         self._passing.set()
 
     def close(self) -> None:
-        self._closed = True
+        with self._lock:
+            self._closed = True
         self._passing.set()
         for end in (self._listener, *self._open):
             with contextlib.suppress(OSError):
@@ -48,11 +50,24 @@ class SilentProxy:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._listener.accept()
-                far = socket.create_connection(self._to)
-                self._open += [near, far]
-                for source, sink in ((near, far), (far, near)):
-                    passed = source, sink, self._passing
-                    threading.Thread(target=self._pass, args=passed, daemon=True).start()
+                self._join(near)
+
+    def _join(self, near: socket.socket) -> None:
+        """Forward a new connection, unless the target does not answer or the proxy was closed meanwhile."""
+        try:
+            far = socket.create_connection(self._to)
+        except OSError:
+            near.close()
+            return
+        with self._lock:
+            if self._closed:
+                near.close()
+                far.close()
+                return
+            self._open += [near, far]
+        for source, sink in ((near, far), (far, near)):
+            passed = source, sink, self._passing
+            threading.Thread(target=self._pass, args=passed, daemon=True).start()
 
     def _pass(self, source: socket.socket, sink: socket.socket, passing: threading.Event) -> None:
         with contextlib.suppress(OSError):
