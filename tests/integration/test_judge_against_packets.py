@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import pytest
@@ -26,6 +28,7 @@ from hostagent.host import measured_profile
 Phases = tuple[tuple[float, float, float], ...]
 
 
+@cache
 def alone(phases: Phases) -> Profile:
     """The profile of a job that has the link for itself."""
     link = OneLink(1)
@@ -33,6 +36,16 @@ def alone(phases: Phases) -> Profile:
     link.run(round(5 * MS * sum(up + down for up, _, down in phases)))
     found = measured_profile(job.records, job.spec)
     return Profile(found.period_ns, tuple(Phase(p.start_ns, p.end_ns, p.rate_bps) for p in found.phases))
+
+
+def on_one_cable(shapes: Sequence[Phases], queues: tuple[bool, ...] = ()) -> Instance:
+    """Jobs that send both ways over the cable, with the profiles that they have alone."""
+    both_ways = (JointFlow(1.0, ((0,),)), JointFlow(1.0, ((1,),)))
+    return Instance(
+        tuple(JointJob(f"job{i}", 1.0, steps_of(alone(p)), both_ways) for i, p in enumerate(shapes)),
+        (RATE, RATE),
+        queues=queues,
+    )
 
 
 def test_strict_priority_costs_no_more_than_the_time_of_higher_levels() -> None:
@@ -92,14 +105,9 @@ def test_the_evaluator_foretells_packets(
         ]  # fmt: skip
         link.run(5_000 * MS)
         on_packets += [job.mean_ms() / 2 for job in jobs]
-    both_ways = (JointFlow(1.0, ((0,),)), JointFlow(1.0, ((1,),)))
-    instance = Instance(
-        tuple(JointJob("abc"[i], 1.0, steps_of(alone(p)), both_ways) for i, p in enumerate(shapes)),
-        (RATE, RATE),
-    )
     timings = tuple(UNSCHEDULED if s is None else (s[0] * MS, s[1] * MS) for s in kept)
     choice = Choice((0,) * 2 * count, levels, timings, (False,) * count)
-    evaluator = Evaluator(instance, plain=True)
+    evaluator = Evaluator(on_one_cable(shapes), plain=True)
     expected = evaluator.lengths(choice, Effort((1, 2, 3, 4), 40))
     assert expected.mean(axis=0) / MS == pytest.approx(on_packets, rel=0.1)
     (used,) = evaluator.used(on_packets[None, :] * MS)
@@ -116,12 +124,7 @@ def test_a_message_of_a_little_more_than_a_window_waits_twice_for_the_windows_of
         TrainingJob(link, f"job{i}", i, phases, start_ms=(31.0 * i) % 100) for i, phases in enumerate(shapes)
     ]
     link.run(6_000 * MS)
-    both_ways = (JointFlow(1.0, ((0,),)), JointFlow(1.0, ((1,),)))
-    instance = Instance(
-        tuple(JointJob(f"job{i}", 1.0, steps_of(alone(p)), both_ways) for i, p in enumerate(shapes)),
-        (RATE, RATE),
-        queues=(True, True),
-    )
+    instance = on_one_cable(shapes, queues=(True, True))
     choice = plain(instance, (0,) * 2 * count)
     expected = Evaluator(instance, plain=True).lengths(choice, Effort((1, 2), 30)).mean(axis=0)
     assert expected / MS == pytest.approx([job.mean_ms() for job in jobs], rel=0.1)
