@@ -29,8 +29,8 @@ from polyrhythm.emulation.switches import Switches
 from polyrhythm.fabric.jobs import LONGEST_SLOWDOWN, STALL_FLOOR_NS, STALL_PERIODS, job_spec
 from polyrhythm.fabric.parent_messages import description, session_result
 from polyrhythm.fabric.presence import Presence
-from polyrhythm.fabric.session_options import add_session_options
-from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, Scenario, load_scenario
+from polyrhythm.fabric.session_options import add_session_options, chosen_scenario
+from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, Scenario
 from polyrhythm.scenario.failures import Failure, FailureError, parse_failure
 from polyrhythm_files import ConfigError
 from topo.graph import UNKNOWN_HASH, HashSpec
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     """Build the network, wait for the controller, run the jobs, report, and take everything down."""
     configure_log()
     try:
-        scenario = load_scenario(args.scenario, args.scale)
+        scenario = chosen_scenario(args)
         named = [parse_failure(text, scenario.topology) for text in args.fail]
         check_supported(scenario)
     except (ConfigError, FailureError) as error:

@@ -26,8 +26,7 @@ from polyrhythm.fabric.clock_stream import ClockStream
 from polyrhythm.fabric.flood import HostFlood
 from polyrhythm.fabric.jobs import FIRST_START_NS, JobRunner, StalledError, check_embedded
 from polyrhythm.fabric.mice import BackgroundMice
-from polyrhythm.fabric.session_options import add_session_options
-from polyrhythm.scenario import load_scenario
+from polyrhythm.fabric.session_options import add_session_options, chosen_scenario
 from polyrhythm.scenario.failures import FailureError, parse_failure
 from polyrhythm.subcommands import integer
 from polyrhythm_files import ConfigError
@@ -104,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     """Build the fabric, wait for the controller, run the jobs, and report."""
     configure_log()
     try:
-        scenario = load_scenario(args.scenario, args.scale)
+        scenario = chosen_scenario(args)
         check_embedded(scenario)
         scenario = replace(scenario, strays=args.strays or scenario.strays)
         named = [parse_failure(text, scenario.topology) for text in args.fail]

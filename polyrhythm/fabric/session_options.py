@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
-from polyrhythm.scenario import LARGEST_SCALE
+from polyrhythm.scenario import LARGEST_SCALE, Scenario, load_scenario
 from polyrhythm.subcommands import integer, number
 
 
 def add_session_options(parser: argparse.ArgumentParser) -> None:
-    """Add the scenario, `--mode`, `--profiles`, `--seed`, `--random-offsets` and `--scale`."""
+    """Add the scenario, `--mode`, `--profiles`, `--seed`, `--random-offsets`, `--iterations` and
+    `--scale`.
+    """
     parser.add_argument("scenario", type=Path, metavar="SCENARIO", help="a scenario file")
     parser.add_argument(
         "--mode",
@@ -35,7 +38,23 @@ def add_session_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--random-offsets", action="store_true", help="start each job at a random time in its first period"
     )
+    parser.add_argument(
+        "--iterations",
+        type=integer(1),
+        metavar="N",
+        help="iterations of a job that are measured, if it does not leave (default: as the scenario says)",
+    )
     add_scale(parser, "default: as the scenario says")
+
+
+def chosen_scenario(args: argparse.Namespace) -> Scenario:
+    """The scenario with what the options of `add_session_options` replace.
+
+    Raises:
+        ConfigError: the file cannot be read, or says something wrong.
+    """
+    scenario = load_scenario(args.scenario, args.scale)
+    return scenario if args.iterations is None else replace(scenario, iterations=args.iterations)
 
 
 def add_scale(parser: argparse.ArgumentParser, default: str) -> None:

@@ -268,9 +268,13 @@ async def _measure(
         task = bar.add_task(f"{len(scenarios)} scenarios", total=1.0)
         progress = OverallProgress(lambda fraction: bar.update(task, completed=fraction))
         experiment = ScenarioRunner(options, workdir, progress)
-        return await asyncio.gather(
-            *(experiment.compare(path, scenario) for path, scenario in scenarios), return_exceptions=True
-        )
+        # Those of most packets first, so that none of them is left for one lane at the end.
+        flows = {s.name: sum(len(work.job.flows) for work in s.workloads) for _, s in scenarios}
+        started = {
+            scenario.name: asyncio.create_task(experiment.compare(path, scenario))
+            for path, scenario in sorted(scenarios, key=lambda each: -flows[each[1].name])
+        }
+        return await asyncio.gather(*(started[s.name] for _, s in scenarios), return_exceptions=True)
 
 
 def _failures(

@@ -29,6 +29,9 @@ from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, LARGEST_SCALE, S
 
 log = logging.getLogger(__name__)
 
+FEWEST_ITERATIONS = 15
+"""The fewest iterations that one of several runs of the same kind measures. Chosen."""
+
 T = TypeVar("T")
 
 _Tracked = tuple[SessionSpec, Callable[[float], None]]
@@ -209,23 +212,40 @@ class ScenarioRunner:
             step = self._progress.track(f"{scenario.name}/{name}")
             return replace(spec, workdir=base.workdir / name), step
 
+        each = self._iterations_of_each(scenario, scenario.draws)
         draws = [
-            tracked(replace(base, seed=base.seed + 1000 * draw), f"{BASELINE}-{draw}")
+            tracked(replace(base, seed=base.seed + 1000 * draw, iterations=each), f"{BASELINE}-{draw}")
             for draw in range(scenario.draws)
         ]
         ours = replace(base, policy=policy, policy_options=options)
         rivals = {name: replace(base, policy=name) for name in self._options.rivals}
         groups = []
+        iterations = self._iterations_of_each(scenario, self._options.offsets)
         for k in range(self._options.offsets):
+
+            def shifted(spec: SessionSpec, name: str, k: int = k) -> _Tracked:
+                return tracked(_from_offsets(spec, k, iterations), f"{name}-offset-{k}")
+
             groups.append(
                 _Group(
-                    tracked(_from_offsets(ours, k), f"{policy}-offset-{k}"),
-                    [tracked(_from_offsets(r, k), f"{name}-offset-{k}") for name, r in rivals.items()],
-                    [tracked(_from_offsets(base, k), f"{BASELINE}-offset-{k}")],
+                    shifted(ours, policy),
+                    [shifted(rival, name) for name, rival in rivals.items()],
+                    [shifted(base, BASELINE)],
                 )
             )
         together = [tracked(rival, name) for name, rival in rivals.items()]
         return [_Group(tracked(ours, policy), together, draws), *groups]
+
+    def _iterations_of_each(self, scenario: Scenario, runs: int) -> int | None:
+        """The iterations that each of `runs` runs measures, which differ in their draw of offsets or source
+        ports; None: as the scenario says.
+
+        All of them together measure as many as one run does. Where something happens during a session, each
+        must last as long as that one, or it would miss that.
+        """
+        if runs <= 1 or not scenario.steady or self._options.fail:
+            return None
+        return min(scenario.iterations, max(FEWEST_ITERATIONS, -(-scenario.iterations // runs)))
 
     async def _compare(self, group: _Group, announced: Path | None) -> list[SessionResult]:
         """Run the policy, then its rivals, then ECMP: the results in this order.
@@ -289,9 +309,9 @@ class ScenarioRunner:
         )
 
 
-def _from_offsets(spec: SessionSpec, k: int) -> SessionSpec:
+def _from_offsets(spec: SessionSpec, k: int, iterations: int | None) -> SessionSpec:
     """The session with the `k`-th random start offsets: the same ones for every policy."""
-    return replace(spec, random_offsets=True, seed=spec.seed + 1000 * (k + 1))
+    return replace(spec, random_offsets=True, seed=spec.seed + 1000 * (k + 1), iterations=iterations)
 
 
 def _counts_from_ns(result: SessionResult) -> int:

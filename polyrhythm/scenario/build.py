@@ -163,6 +163,13 @@ class Scenario:
         """The length of a full frame on the wire."""
         return self.packet_bytes + roce_overhead(self.topology.hosts)
 
+    @property
+    def steady(self) -> bool:
+        """Whether the same jobs do the same on the same links from their start to the end of a session."""
+        return not (self.failures or self.floods) and all(
+            not (job.arrival_ns or job.leaves or job.changes) for job in self.workloads
+        )
+
 
 def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
     """The scenario with its rates divided by the scale, after the checks that need several keys at once.

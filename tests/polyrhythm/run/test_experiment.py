@@ -95,6 +95,37 @@ def test_all_policies_have_the_same_offsets_and_rules(
     assert result.start_together.speedup == pytest.approx(PERIOD_MS["ecmp"] / PERIOD_MS["polyrhythm"])
 
 
+@pytest.mark.parametrize(("offsets", "fail", "iterations", "each"), [
+    (1, (), 50, None),
+    (3, (), 50, 17),
+    (3, (), 10, 10),
+    (10, (), 50, 15),
+    (3, ("spine1@3000-3500",), 50, None),
+])  # fmt: skip
+def test_runs_of_one_kind_share_the_iterations(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    offsets: int,
+    fail: tuple[str, ...],
+    iterations: int,
+    each: int | None,
+) -> None:
+    sessions = Sessions()
+    monkeypatch.setattr(experiment, "run_session", sessions.run)
+    (tmp_path / "two_vgg19").mkdir()
+    path = scenario_path("two_vgg19")
+    runner = ScenarioRunner(
+        RunOptions(offsets=offsets, fail=fail), tmp_path, OverallProgress(lambda fraction: None)
+    )
+    scenario = replace(load_scenario(path), iterations=iterations, draws=offsets)
+    asyncio.run(runner.compare(path, scenario))
+    shifted = [spec for spec in sessions.specs if spec.random_offsets]
+    assert {spec.policy for spec in shifted} == {"ecmp", "polyrhythm"}
+    assert [spec.iterations for spec in shifted] == [each] * 2 * offsets
+    whole = [spec.iterations for spec in sessions.specs if not spec.random_offsets]
+    assert whole == [None, None] + [each] * offsets
+
+
 def test_a_rival_that_cannot_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RunError, match=r"^under crux: nothing arrives any more$"):
         compare(tmp_path, Sessions(broken="crux"), monkeypatch)
