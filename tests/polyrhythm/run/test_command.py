@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from run_rig import PATIENCE_S, POLYRHYTHM, figures, run, shortened, uncounted
 
@@ -160,18 +161,8 @@ def test_without_any_spine_the_run_ends_with_a_clear_error(tmp_path: Path) -> No
 
 
 def children(pid: int) -> dict[str, int]:
-    """The processes of a run by their command: fabric, controller."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                words = (entry / "cmdline").read_bytes().decode().split("\0")
-                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            except OSError:
-                continue
-            if parent == pid and "polyrhythm" in words:
-                found[words[words.index("polyrhythm") + 1]] = int(entry.name)
-    return found
+    """The processes below a run by the name that `ps` shows: fabric, controller."""
+    return {child.name(): child.pid for child in psutil.Process(pid).children(recursive=True)}
 
 
 @pytest.mark.slow

@@ -1,33 +1,106 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The child processes of a run: what they leave behind when they end."""
+"""The child processes of a run: how they start, what they say, and what they leave behind when they end."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import signal
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from polyrhythm.run.processes import Process
+from polyrhythm.run import processes
+from polyrhythm.run.processes import Process, RunError
 
 
-def test_an_ended_child_leaves_no_open_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child may end before its output does: then nothing is left that asyncio would complain of."""
-    child = tmp_path / "child"
-    child.write_text("#!/bin/sh\nsleep 2 &\nexit 3\n")
-    child.chmod(0o755)
+def complaints(work: Coroutine[Any, Any, object], monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What Python complains of after `work`: streams that nobody has closed."""
     unraisable: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
-    monkeypatch.setattr(sys, "executable", str(child))
+    asyncio.run(work)
+    gc.collect()
+    return unraisable
 
-    async def spawn_and_stop() -> str:
-        process = await Process.spawn("child", [], tmp_path / "log")
+
+def test_an_ended_child_says_why_and_leaves_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def spawn_and_stop() -> None:
+        process = await Process.spawn("child", ["fabric", "nowhere.yaml"], tmp_path / "log")
         said = str(await process.failure())
-        await process.stop()
+        assert said.startswith("the child ended with exit code 2; the end of its log:\n  nowhere.yaml: ")
+        # Output that nobody has read.
+        helpful = await Process.spawn("child", ["fabric", "--help"], tmp_path / "log")
+        assert str(await helpful.failure()) == "the child ended with exit code 0"
+        for child in (process, helpful):
+            await child.stop()
+
+    assert complaints(spawn_and_stop(), monkeypatch) == []
+
+
+def test_a_child_reads_and_writes_messages_and_ends_with_its_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = Path(processes.__file__).parents[1] / "scenarios" / "two_vgg19.yaml"
+    monkeypatch.chdir(scenario.parent)
+
+    async def talk() -> None:
+        child = await Process.spawn("fabric", ["fabric", scenario.name], tmp_path / "log")
+        ready = await child.expect("ready")
+        assert {"switches", "topology"} & set(ready["fabric"])
+        assert Path(f"/proc/{child.pid}/comm").read_text() == "fabric\n"
+        assert os.getpgid(child.pid) == child.pid
+        # Nobody listens there.
+        await child.send({"controller": "127.0.0.1:1", "web": ""})
+        assert "error" in await child.expect("error")
+        await child.stop()
+        assert str(await child.failure()).startswith("the fabric ended with exit code 1")
+
+    assert complaints(talk(), monkeypatch) == []
+
+
+def test_a_killed_child_is_told_by_its_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def kill() -> None:
+        child = await Process.spawn("fabric", ["fabric", "two_vgg19"], tmp_path / "log")
+        os.kill(child.pid, signal.SIGKILL)
+        with pytest.raises(RunError, match=r"^the fabric was killed by signal 9$"):
+            await child.expect("ready")
+        await child.stop()
+
+    assert complaints(kill(), monkeypatch) == []
+
+
+def test_a_fork_server_that_somebody_ended_is_replaced(tmp_path: Path) -> None:
+    async def version() -> str:
+        child = await Process.spawn("child", ["history", "--help"], tmp_path / "log")
+        said = str(await child.failure())
+        await child.stop()
         return said
 
-    assert asyncio.run(spawn_and_stop()) == "the child ended with exit code 3"
-    gc.collect()
-    assert unraisable == []
+    assert asyncio.run(version()) == "the child ended with exit code 0"
+    server = processes._FORK_SERVER._process
+    assert server is not None
+    server.kill()
+    server.wait()
+    assert asyncio.run(version()) == "the child ended with exit code 0"
+    assert processes._FORK_SERVER._process is not server
+
+
+def test_children_have_the_environment_of_their_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lines_of_help() -> int:
+        child = await Process.spawn("child", ["fabric", "--help"], tmp_path / "log")
+        lines = [line async for line in child._output]
+        await child.stop()
+        return len(lines)
+
+    monkeypatch.setenv("COLUMNS", "200")
+    wide = asyncio.run(lines_of_help())
+    monkeypatch.setenv("COLUMNS", "50")
+    assert asyncio.run(lines_of_help()) > wide
