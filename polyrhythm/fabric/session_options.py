@@ -12,8 +12,8 @@ from polyrhythm.subcommands import integer, number
 
 
 def add_session_options(parser: argparse.ArgumentParser) -> None:
-    """Add the scenario, `--mode`, `--profiles`, `--seed`, `--random-offsets`, `--iterations` and
-    `--scale`.
+    """Add the scenario, `--mode`, `--profiles`, `--seed`, `--random-offsets`, `--warmup`,
+    `--iterations` and `--scale`.
     """
     parser.add_argument("scenario", type=Path, metavar="SCENARIO", help="a scenario file")
     parser.add_argument(
@@ -38,6 +38,7 @@ def add_session_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--random-offsets", action="store_true", help="start each job at a random time in its first period"
     )
+    add_warmup(parser, "default: as the scenario says")
     parser.add_argument(
         "--iterations",
         type=integer(1),
@@ -47,6 +48,16 @@ def add_session_options(parser: argparse.ArgumentParser) -> None:
     add_scale(parser, "default: as the scenario says")
 
 
+def add_warmup(parser: argparse.ArgumentParser, default: str) -> None:
+    """Add `--warmup`, which replaces the scenario's key. `default` says what holds without it."""
+    parser.add_argument(
+        "--warmup",
+        type=integer(1),
+        metavar="N",
+        help=f"iterations of a job that are not measured, 1 or more ({default})",
+    )
+
+
 def chosen_scenario(args: argparse.Namespace) -> Scenario:
     """The scenario with what the options of `add_session_options` replace.
 
@@ -54,7 +65,11 @@ def chosen_scenario(args: argparse.Namespace) -> Scenario:
         ConfigError: the file cannot be read, or says something wrong.
     """
     scenario = load_scenario(args.scenario, args.scale)
-    return scenario if args.iterations is None else replace(scenario, iterations=args.iterations)
+    return replace(
+        scenario,
+        warmup=args.warmup or scenario.warmup,
+        iterations=args.iterations or scenario.iterations,
+    )
 
 
 def add_scale(parser: argparse.ArgumentParser, default: str) -> None:

@@ -255,6 +255,7 @@ async def _measure(
         fabric=args.fabric,
         profile=args.profile,
         scale=args.scale,
+        warmup=args.warmup,
     )
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
     with Bar(

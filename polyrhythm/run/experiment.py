@@ -32,6 +32,11 @@ log = logging.getLogger(__name__)
 FEWEST_ITERATIONS = 15
 """The fewest iterations that one of several runs of the same kind measures. Chosen."""
 
+MININET_WARMUP = 15
+"""The fewest iterations of warm-up on the Mininet fabric. Chosen: a controller that has just started loads
+its kernels beside the first jobs, in real time. On a busy machine it has slots after 10 to 13 iterations.
+On the embedded fabric the jobs are profiled meanwhile, which does not count either."""
+
 T = TypeVar("T")
 
 _Tracked = tuple[SessionSpec, Callable[[float], None]]
@@ -59,7 +64,7 @@ class RunOptions:
     sessions run at once. `rpc_delay_ms` delays every RPC by host time, for tests. `fail` lists failures as in
     `--fail`. `fabric` is "embedded" or "mininet". `profile` is "measured", "declared", or "" for what the
     scenario says. `scale` replaces the scenarios' own; None: theirs, or a larger one on a machine that is too
-    slow for it in real time.
+    slow for it in real time. `warmup` replaces theirs too; None: theirs, on Mininet at least MININET_WARMUP.
     """
 
     seed: int = 1
@@ -73,6 +78,7 @@ class RunOptions:
     fabric: str = "embedded"
     profile: str = ""
     scale: float | None = None
+    warmup: int | None = None
 
 
 @dataclass(slots=True)
@@ -112,6 +118,10 @@ class ScenarioRunner:
             RunError: a session could not be finished.
         """
         options = self._options
+        if options.warmup is not None:
+            scenario = replace(scenario, warmup=options.warmup)
+        elif options.fabric == "mininet":
+            scenario = replace(scenario, warmup=max(MININET_WARMUP, scenario.warmup))
         base = SessionSpec(
             scenario=path,
             policy=BASELINE,
@@ -123,6 +133,7 @@ class ScenarioRunner:
             fabric=options.fabric,
             profile=(options.profile or scenario.profile) if options.fabric == "embedded" else "declared",
             scale=options.scale,
+            warmup=scenario.warmup,
         )
         asked = scenario.scale
         alone_step = self._progress.track(f"{scenario.name}/alone")
@@ -176,7 +187,7 @@ class ScenarioRunner:
             )
             log.warning(words, scenario.name, scenario.scale, name, times, scale)
             raised = replace(base, scale=scale)
-            there = load_scenario(base.scenario, scale)
+            there = replace(load_scenario(base.scenario, scale), warmup=scenario.warmup)
             again = await self._alone(raised, step)
             name, then = slowest(there, again.profiles)
             if not larger_scale_helps(times, then):

@@ -7,8 +7,9 @@ import argparse
 from pathlib import Path
 
 from controller.planner.options import POLICY_HELP, add_policy_options
-from polyrhythm.fabric.session_options import add_scale
+from polyrhythm.fabric.session_options import add_scale, add_warmup
 from polyrhythm.run.comparison import BASELINE
+from polyrhythm.run.experiment import MININET_WARMUP
 from polyrhythm.subcommands import integer
 
 LIVE_SCENARIO = "cluster"
@@ -90,6 +91,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "default: as the scenario says; with --fabric mininet it is doubled, up to three times, where the "
         "machine is too slow for that",
+    )
+    add_warmup(
+        parser,
+        f"default: as the scenario says; with --fabric mininet at least {MININET_WARMUP}, in which the "
+        "controller makes its first plans",
     )
     parser.add_argument(
         "--lanes",

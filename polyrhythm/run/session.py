@@ -39,7 +39,7 @@ class SessionSpec:
     those of the scenario. Iterations count from the fabric time `count_from_ns` on; a controller that says
     nothing for `silence_s` of host time is given up (both embedded only). Without `floods` those of the
     scenario are left out; `strays` replaces the scenario's key unless it is "" (both embedded only). `scale`
-    replaces that of the scenario, and so does `iterations`, how many are measured.
+    replaces that of the scenario, and so do `warmup` and `iterations`, of which only the latter are measured.
     """
 
     scenario: Path
@@ -63,6 +63,7 @@ class SessionSpec:
     strays: str = ""
     silence_s: float = SILENCE_S
     scale: float | None = None
+    warmup: int | None = None
     iterations: int | None = None
 
 
@@ -235,6 +236,8 @@ class FabricSession:
             arguments.append(f"--profiles={spec.profiles}")
         if spec.scale is not None:
             arguments.append(f"--scale={spec.scale!r}")
+        if spec.warmup is not None:
+            arguments.append(f"--warmup={spec.warmup}")
         if spec.iterations is not None:
             arguments.append(f"--iterations={spec.iterations}")
         if spec.random_offsets:

@@ -131,6 +131,22 @@ def test_a_rival_that_cannot_run_is_named(tmp_path: Path, monkeypatch: pytest.Mo
         compare(tmp_path, Sessions(broken="crux"), monkeypatch)
 
 
+@pytest.mark.parametrize(("fabric", "asked", "own", "measured"), [
+    ("embedded", None, 5, 5), ("embedded", 9, 5, 9), ("mininet", None, 5, 15), ("mininet", None, 20, 20), ("mininet", 2, 5, 2),
+])  # fmt: skip
+def test_what_is_asked_for_is_the_warmup_of_all_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fabric: str, asked: int | None, own: int, measured: int
+) -> None:
+    sessions = Sessions()
+    monkeypatch.setattr(experiment, "run_session", sessions.run)
+    (tmp_path / "two_vgg19").mkdir()
+    path = scenario_path("two_vgg19")
+    options = RunOptions(fabric=fabric, warmup=asked)
+    runner = ScenarioRunner(options, tmp_path, OverallProgress(lambda fraction: None))
+    result = asyncio.run(runner.compare(path, replace(load_scenario(path), warmup=own)))
+    assert {spec.warmup for spec in sessions.specs} == {result.scenario.warmup} == {measured}
+
+
 class SlowMachine(Sessions):
     """Sessions of a machine that carries so many nominal bits per emulated bit, and takes longer below."""
 
