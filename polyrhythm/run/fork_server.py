@@ -64,7 +64,11 @@ def serve(server: socket.socket) -> list[str] | None:
         data, fds, _, _ = socket.recv_fds(server, _LONGEST, len(Streams._fields))
         if not data:
             return None
-        if os.fork() == 0:
+        pid = -1
+        # Where the system has no more processes, the status socket is closed, which says enough.
+        with contextlib.suppress(OSError):
+            pid = os.fork()
+        if pid == 0:
             server.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             return _start(Request(**json.loads(data)), Streams(*fds))
@@ -92,7 +96,7 @@ def _start(request: Request, streams: Streams) -> list[str]:
     os.environ.clear()
     os.environ.update(request.environment)
     # What `ps` and `top` show as the command's name.
-    with open("/proc/self/comm", "w", encoding="utf-8") as name:
+    with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="utf-8") as name:
         name.write(request.arguments[0][:15])
     return list(request.arguments)
 
