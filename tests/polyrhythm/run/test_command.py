@@ -162,7 +162,8 @@ def test_without_any_spine_the_run_ends_with_a_clear_error(tmp_path: Path) -> No
 
 def children(pid: int) -> dict[str, int]:
     """The processes below a run by the name that `ps` shows: fabric, controller."""
-    return {child.name(): child.pid for child in psutil.Process(pid).children(recursive=True)}
+    below = psutil.Process(pid).children(recursive=True)
+    return {child.name(): child.pid for child in below if child.name() in ("fabric", "controller")}
 
 
 @pytest.mark.slow
@@ -206,6 +207,7 @@ def test_on_a_terminal_the_live_fabric_is_served_until_interrupted(tmp_path: Pat
         jobs = json.load(answer)["jobs"]
     assert {job["name"] for job in jobs} == {"vgg19-a", "vgg19-b"}
     family = children(pid)
+    below = psutil.Process(pid).children(recursive=True)
     os.write(terminal, b"\x03")
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
@@ -221,6 +223,9 @@ def test_on_a_terminal_the_live_fabric_is_served_until_interrupted(tmp_path: Pat
     assert os.waitstatus_to_exitcode(status) == 130
     assert set(family) == {"fabric", "controller"}
     assert not any(Path(f"/proc/{child}").exists() for child in family.values())
+    # Those that waited for the children end after them.
+    _, left = psutil.wait_procs(below, timeout=PATIENCE_S)
+    assert left == []
 
 
 @pytest.mark.slow
