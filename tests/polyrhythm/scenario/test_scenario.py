@@ -2,6 +2,7 @@
 """Scenario files: what the reader accepts, and its error messages."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from hostagent.job import PcieUse
 from polyrhythm.scenario import Workload, load_scenario, scenario_path
-from polyrhythm.scenario.build import Mice
+from polyrhythm.scenario.build import Flood, Mice
 from polyrhythm_files import ConfigError
 
 SHIPPED = ("two_vgg19", "snapshot1", "snapshot2", "collide", "contend")
@@ -306,3 +307,12 @@ def test_an_explicit_fabric_is_wired_as_written(tmp_path: Path) -> None:
 def test_an_unknown_name_lists_the_scenarios_that_come_along() -> None:
     with pytest.raises(ConfigError, match="two_vgg19"):
         scenario_path("no_such_scenario")
+
+
+def test_a_scenario_is_steady_where_nothing_happens_after_its_start() -> None:
+    quiet = load_scenario(scenario_path("two_vgg19"))
+    first, second = quiet.workloads
+    assert quiet.steady
+    for other in (replace(second, arrival_ns=1), replace(second, iterations=9), replace(second, stop_ns=9)):
+        assert not replace(quiet, workloads=(first, other)).steady
+    assert not replace(quiet, floods=(Flood("h1", "h2", 0),)).steady
