@@ -7,6 +7,7 @@ import asyncio
 import gc
 import os
 import signal
+import socket
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 from polyrhythm.run import processes
 from polyrhythm.run.processes import Process, RunError
+from polyrhythm.scenario import scenario_path
 
 
 def complaints(work: Coroutine[Any, Any, object], monkeypatch: pytest.MonkeyPatch) -> list[object]:
@@ -43,10 +45,29 @@ def test_an_ended_child_says_why_and_leaves_nothing_open(
     assert complaints(spawn_and_stop(), monkeypatch) == []
 
 
+def test_an_ended_child_whose_output_stays_open_leaves_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child may end before its output does: a process that it has started still has it."""
+    (tmp_path / "log").touch()
+
+    async def wait_and_stop() -> None:
+        pairs = [socket.socketpair() for _ in range(3)]
+        streams = [await asyncio.open_connection(sock=ours) for ours, _ in pairs]
+        process = Process("child", tmp_path / "log", 0, streams)
+        pairs[2][1].sendall(b'{"code": 3}\n')
+        assert str(await process.failure()) == "the child ended with exit code 3"
+        await process.stop()
+        for _, theirs in pairs:
+            theirs.close()
+
+    assert complaints(wait_and_stop(), monkeypatch) == []
+
+
 def test_a_child_says_what_it_is_and_ends_with_its_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scenario = Path(processes.__file__).parents[1] / "scenarios" / "two_vgg19.yaml"
+    scenario = scenario_path("two_vgg19")
     monkeypatch.chdir(scenario.parent)
 
     async def talk() -> None:
@@ -63,28 +84,30 @@ def test_a_child_says_what_it_is_and_ends_with_its_input(
 
 def test_a_killed_child_is_told_by_its_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def kill() -> None:
-        child = await Process.spawn("fabric", ["fabric", "two_vgg19"], tmp_path / "log")
+        child = await Process.spawn("fabric", ["fabric", str(scenario_path("two_vgg19"))], tmp_path / "log")
+        # Then it waits for its controller.
+        await child.expect("ready")
         os.kill(child.pid, signal.SIGKILL)
         with pytest.raises(RunError, match=r"^the fabric was killed by signal 9$"):
-            await child.expect("ready")
+            await child.expect("result")
         await child.stop()
 
     assert complaints(kill(), monkeypatch) == []
 
 
 def test_a_fork_server_that_somebody_ended_is_replaced(tmp_path: Path) -> None:
-    async def version() -> str:
+    async def ended() -> str:
         child = await Process.spawn("child", ["history", "--help"], tmp_path / "log")
         said = str(await child.failure())
         await child.stop()
         return said
 
-    assert asyncio.run(version()) == "the child ended with exit code 0"
+    assert asyncio.run(ended()) == "the child ended with exit code 0"
     server = processes._FORK_SERVER._process
     assert server is not None
     server.kill()
     server.wait()
-    assert asyncio.run(version()) == "the child ended with exit code 0"
+    assert asyncio.run(ended()) == "the child ended with exit code 0"
     assert processes._FORK_SERVER._process is not server
 
 
