@@ -53,15 +53,16 @@ class JobColumns:
 
 @cached_by_part
 def columns_of(topology: Topology, flows: tuple[Flow, ...]) -> JobColumns:
-    """The columns of a job's flows, whose hosts are on the fabric."""
+    """The columns of a job's flows. Raises KeyError if a host is not on the fabric, and OverflowError for a
+    size above 64 bits."""
     numbers = numbering(topology)
-    host = numbers.host
+    number = numbers.host.__getitem__
     names, sources, destinations, sizes = zip(*map(_FIELDS, flows), strict=True) if flows else ((),) * 4
     return JobColumns(
         numbers,
         names,
-        np.array([host[name] for name in sources], dtype=np.int32),
-        np.array([host[name] for name in destinations], dtype=np.int32),
+        np.array([*map(number, sources)], dtype=np.int32),
+        np.array([*map(number, destinations)], dtype=np.int32),
         np.array(sizes, dtype=np.int64),
     )
 

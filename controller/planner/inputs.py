@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from operator import attrgetter
 
 from controller.model import Flow, Job, Measurement, Phase, Plan, Profile, QueuePair
+from controller.planner.flow_columns import columns_of
 from controller.planner.policy import Policy
 from controller.routing.assign import Learned
 from controller.routing.topology_cache import cached_by_part
@@ -21,7 +21,6 @@ PIN_CAPACITY = 4096
 """Entries of the table `pinned_flow` in our P4 program."""
 
 DirectedLink = tuple[str, str]
-_FIELDS = attrgetter("name", "job", "src", "dst", "bytes_per_iteration")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ def check(inputs: PlanInput) -> None:
 def _check_flows(topology: Topology, flows: tuple[Flow, ...], job: str) -> frozenset[str]:
     """Refuse flows of a job that no plan can be made for; returns their names."""
     if _all_legal(topology, flows, job):
-        return frozenset(f.name for f in flows)
+        return frozenset(columns_of(topology, flows).names)
     names: set[str] = set()
     for flow in flows:
         if not isinstance(flow, Flow):
@@ -120,13 +119,21 @@ def _check_flows(topology: Topology, flows: tuple[Flow, ...], job: str) -> froze
 
 def _all_legal(topology: Topology, flows: tuple[Flow, ...], job: str) -> bool:
     """Whether a look at all flows together finds nothing wrong: thousands are looked at in a millisecond."""
-    if not flows or {*map(type, flows)} - {Flow}:
-        return not flows
-    names, jobs, sources, destinations, sizes = zip(*map(_FIELDS, flows), strict=True)
-    if {*jobs} - {job} or {*map(type, sizes)} - {int} or min(sizes) < 0 or len({*names}) < len(names):
+    if not {*map(type, flows)} <= {Flow}:
         return False
-    host, hosts = topology.host, {*sources, *destinations}
-    return hosts <= host.keys() and len({is_ipv6(host[name].ip) for name in hosts}) < 2
+    if not {f.job for f in flows} <= {job} or not {type(f.bytes_per_iteration) for f in flows} <= {int}:
+        return False
+    try:
+        columns = columns_of(topology, flows)
+    except (KeyError, TypeError, OverflowError):
+        # There is an unknown host, or a number above 64 bits.
+        return False
+    ipv6 = columns.numbers.ipv6
+    return (
+        len({*columns.names}) == len(flows)
+        and bool((columns.size >= 0).all())
+        and bool((ipv6[columns.src] == ipv6[columns.dst]).all())
+    )
 
 
 def _check_profile(where: str, profile: Profile) -> None:
@@ -168,7 +175,8 @@ def _check_flow(topology: Topology, job: str, flow: Flow) -> None:
 
 
 def _number(what: str, value: object, least: float | None = None) -> None:
-    if not isinstance(value, Real) or not math.isfinite(value):
+    # Most are whole numbers, and the abstract class takes long to ask.
+    if type(value) is not int and (not isinstance(value, Real) or not math.isfinite(value)):
         raise ValueError(f"{what} must be a finite number, not {value}")
     if least is not None and value < least:
         raise ValueError(f"{what} must be {least} or more, not {value}")

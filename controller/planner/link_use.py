@@ -98,7 +98,9 @@ class LinkUse:
         """The seconds that the slowest link of each job needs for an iteration's bytes, (jobs,); 0: none."""
         seconds = 8 * self.sent / self.links.rate[self.link]
         found = np.zeros(len(self.first) - 1)
-        np.maximum.at(found, self.job, seconds)
+        some = np.flatnonzero(np.diff(self.first))
+        if len(some):
+            found[some] = np.maximum.reduceat(seconds, self.first[some])
         return found
 
     def link_jobs(self, jobs: Sequence[Job], profiles: Mapping[str, Profile]) -> list[LinkJob]:

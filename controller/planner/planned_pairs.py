@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,6 @@ from controller.routing.topology_cache import cached_by_part
 from topo.graph import Topology
 
 Pairs = tuple[tuple[str, str], ...]
-_NONE = (np.empty(0, dtype=np.int64),) * 2
 
 
 def planned_pairs(jobs: Iterable[Job], flows: Mapping[str, FlowPlan]) -> tuple[Pairs, Pairs]:
@@ -41,35 +41,50 @@ def planned_pairs(jobs: Iterable[Job], flows: Mapping[str, FlowPlan]) -> tuple[P
 
 
 def _pairs_of_columns(flows: FlowPlans) -> tuple[Pairs, Pairs]:
-    numbers, smallest = numbering(flows.topology), flows.elephant_bytes
-    keys = [
-        _keys(flows.topology, job.flows, smallest, job.dscp == TRAFFIC_CLASSES.mice)
+    parts = [
+        _pairs_of_job(flows.topology, job.flows, flows.elephant_bytes, job.dscp == TRAFFIC_CLASSES.mice)
         for job in flows.jobs.values()
     ]
-    levels, mice = (_each_once(np.concatenate(some)) for some in zip(_NONE, *keys, strict=True))
-    names = numbers.sorted_hosts
+    levels, mice = (_Pairs.together(some) for some in zip((_NONE, _NONE), *parts, strict=True))
+    if len(mice.keys):
+        mice = mice.take(~np.isin(mice.keys, levels.keys))
+    return tuple(levels.names.tolist()), tuple(mice.names.tolist())
 
-    def named(keys: NDArray[np.int64]) -> Pairs:
-        src, dst = np.divmod(keys, max(len(names), 1))
-        return tuple(zip(names[src].tolist(), names[dst].tolist(), strict=True))
 
-    return named(levels), named(mice[~np.isin(mice, levels)] if len(mice) else mice)
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """Pairs of hosts. `keys` (pairs,) are numbers that sort as the names do. `names` (pairs,) are the pairs
+    by name, made once for each job."""
+
+    keys: NDArray[np.int64]
+    names: NDArray[np.object_]
+
+    def take(self, index: NDArray[np.bool_] | NDArray[np.intp]) -> _Pairs:
+        """The pairs at these indices."""
+        return _Pairs(self.keys[index], self.names[index])
+
+    @classmethod
+    def together(cls, parts: Sequence[_Pairs]) -> _Pairs:
+        """The pairs of all parts, sorted, each once."""
+        found = cls(np.concatenate([p.keys for p in parts]), np.concatenate([p.names for p in parts]))
+        found = found.take(found.keys.argsort())
+        first = np.ones(len(found.keys), dtype=np.bool_)
+        first[1:] = found.keys[1:] != found.keys[:-1]
+        return found.take(first)
+
+
+_NONE = _Pairs(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.object_))
 
 
 @cached_by_part
-def _keys(
+def _pairs_of_job(
     topology: Topology, flows: tuple[Flow, ...], elephant_bytes: int, all_mice: bool
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The pairs of hosts of a job's flows in the class of a level, and of its mice, as numbers that sort as
-    the names do."""
+) -> tuple[_Pairs, _Pairs]:
+    """The pairs of hosts of a job's flows in the class of a level, and of its mice."""
     numbers, columns = numbering(topology), columns_of(topology, flows)
     rank = numbers.host_rank.astype(np.int64)
     keys = rank[columns.src] * len(numbers.hosts) + rank[columns.dst]
+    names = np.fromiter(((f.src, f.dst) for f in flows), np.object_, len(flows))
     is_mouse = (columns.size < elephant_bytes) | all_mice
-    return keys[~is_mouse], keys[is_mouse]
-
-
-def _each_once(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The sorted keys, each once. For few thousand it is faster than `np.unique`."""
-    found = np.sort(keys)
-    return found[np.append(True, found[1:] != found[:-1])] if len(found) else found
+    pairs = _Pairs(keys, names)
+    return pairs.take(~is_mouse), pairs.take(is_mouse)

@@ -80,27 +80,28 @@ class RoutingStage:
         """What each job puts on each link: on its path, or at its hosts where it is no elephant."""
         demands = self.demands
         flows, assigned = demands.columns, self.assignments
-        rows = np.hstack((demands.inside_rows, flows.access))
         routed = np.zeros_like(flows.elephant)
+        index = flows.elephants
         if isinstance(assigned, AssignedFlows):
-            index, routed[flows.elephants] = flows.elephants, True
             hops = assigned.paths.hops
             between = demands.links.of(hops[:, :-1], hops[:, 1:])
-            rows[index] = np.where(hops[:, :1] >= 0, rows[index], -1)
+            routed[index] = True
+            without = index[hops[:, 0] < 0]
         else:
-            index, links = flows.elephants, self.links_of
+            links = self.links_of
             ways = [links.get(flows.names[i]) for i in index.tolist()]
             routed[index] = [way is not None for way in ways]
             number = demands.links.number
             between = np.full((len(ways), max((len(w) for w in ways if w), default=0)), -1, dtype=np.int32)
             for row, way in zip(between, ways, strict=True):
                 row[: len(way or ())] = [number[link] for link in way or ()]
-            rows[index[routed[index]]] = -1
-        if not len(index) or not between.shape[1]:
-            return demands.link_use(rows, routed)
-        more = np.full((len(rows), between.shape[1]), -1, dtype=np.int32)
-        more[index] = between
-        return demands.link_use(np.hstack((rows[:, :2], more, rows[:, 2:])), routed)
+            # Their links from host to host are all in `between`.
+            without = index[routed[index]]
+        rows = np.full((len(routed), 3 + between.shape[1]), -1, dtype=np.int32)
+        rows[:, :1], rows[:, 1], rows[:, -1] = demands.inside_rows, flows.access[:, 0], flows.access[:, 1]
+        rows[without] = -1
+        rows[index, 2:-1] = between
+        return demands.link_use(rows, routed)
 
     @cached_property
     def jobs_on(self) -> Mapping[DirectedLink, Collection[str]]:

@@ -38,10 +38,16 @@ def bases(spec: HashSpec, src: NDArray[np.uint32], dst: NDArray[np.uint32]) -> N
     """The hash of each RoCEv2 flow for source port 0; addresses as in `ports.sources` and `destinations`."""
     zero, tables = _tables(spec.algorithm)
     start = zero ^ int(tables[8][UDP]) ^ int(tables[11][ROCE_PORT >> 8]) ^ int(tables[12][ROCE_PORT & 255])
-    result = np.full(len(src), start, dtype=np.uint32)
-    for place, address in ((0, src), (4, dst)):
-        for i in range(4):
-            result ^= tables[place + i][(address >> np.uint32(24 - 8 * i)) & np.uint32(255)]
+    of_source, of_destination = _of_address(tables[:4], src), _of_address(tables[4:8], dst)
+    result: NDArray[np.uint32] = np.uint32(start) ^ of_source ^ of_destination
+    return result
+
+
+def _of_address(tables: NDArray[np.uint32], address: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """What the four bytes of each address XOR into the hash."""
+    result: NDArray[np.uint32] = tables[0][address >> np.uint32(24)]
+    for i in range(1, 4):
+        result ^= tables[i][(address >> np.uint32(24 - 8 * i)) & np.uint32(255)]
     return result
 
 

@@ -10,7 +10,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.routing.affine_hash import bases
 from controller.routing.assign import Assignment, without_path
 from controller.routing.backend import plain_suffices
 from controller.routing.cable_fabric import CableFabric
@@ -82,7 +81,8 @@ def assigned(problem: RoutingProblem, answer: ArrayRoutes, ports: Ints) -> Assig
     order = answer.paths.order[choice[answer.paths.order] >= 0]
     spec, demand = problem.topology.hash, problem.demand
     src, dst = flows.numbers.source[flows.src], flows.numbers.destination[flows.dst]
-    base = bases(spec, src, dst)
+    of_source, of_destination = flows.numbers.base_parts
+    base = of_source[flows.src] ^ of_destination[flows.dst]
     wanted = stages(problem.topology, fabric, demand, choice)
     held = same_hops(problem.held.hops, answer.paths.hops) & (choice >= 0) & (ports >= 0)
     stays = held & leads(src, dst, ports, wanted, spec=spec, base=base)

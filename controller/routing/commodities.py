@@ -119,12 +119,12 @@ class FlowPaths(Mapping[str, Path]):
         return host[flows.src[index]], *flows.numbers.names(row.tolist()), host[flows.dst[index]]
 
     @cached_property
-    def _there(self) -> list[int]:
-        there: list[int] = self.order[self.hops[self.order, 0] >= 0].tolist()
+    def _there(self) -> NDArray[np.intp]:
+        there: NDArray[np.intp] = self.order[self.hops[self.order, 0] >= 0]
         return there
 
     def __iter__(self) -> Iterator[str]:
-        return (self.flows.flows[i] for i in self._there)
+        return (self.flows.flows[i] for i in self._there.tolist())
 
     def __len__(self) -> int:
         return len(self._there)

@@ -144,6 +144,12 @@ class TwoTier:
         return self.up > 0
 
     @cached_property
+    def ways(self) -> NDArray[np.intp]:
+        """The live uplinks of each leaf, (leaves,)."""
+        ways: NDArray[np.intp] = self.live.sum(axis=1)
+        return ways
+
+    @cached_property
     def equal(self) -> bool:
         """Whether all live links have the same rate."""
         some = self.up[self.live]
@@ -181,11 +187,10 @@ class TwoTier:
 
     def bound(self, demand: LeafDemand) -> int:
         """The largest over leaves of ceil(inter-leaf flows out, or in, over live uplinks)."""
-        between = demand.take(demand.src != demand.dst)
-        ways = self.live.sum(axis=1)
+        between = demand.src != demand.dst
         return max(
-            ceil_share(np.bincount(ends, minlength=len(self.leaves)), ways)
-            for ends in (between.src, between.dst)
+            ceil_share(np.bincount(ends[between], minlength=len(self.leaves)), self.ways)
+            for ends in (demand.src, demand.dst)
         )
 
 

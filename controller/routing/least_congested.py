@@ -148,10 +148,10 @@ def lower_bound(fabric: Fabric, demand: LeafDemand) -> float:
 
 def _even(fabric: TwoTier, demand: LeafDemand, choice: Ints) -> bool:
     """Whether the numbers of flows on the live links of each leaf, out or in, differ by at most one."""
-    count = loads(fabric, demand, choice, np.ones(len(demand))).reshape(2, *fabric.up.shape)
-    most = count.max(axis=2, where=fabric.live, initial=0)
-    least = count.min(axis=2, where=fabric.live, initial=len(demand))
-    return bool((most <= least + 1).all())
+    count = loads(fabric, demand, choice).reshape(2, *fabric.up.shape)
+    # Links that are down carry nothing.
+    least = np.where(fabric.live, count, len(demand)).min(axis=2, initial=len(demand))
+    return bool((count.max(axis=2, initial=0) <= least + 1).all())
 
 
 def _coloured(fabric: Fabric, flows: OwnedDemand, max_moves: int | None, plain: bool) -> Ints | None:

@@ -14,12 +14,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.routing.affine_hash import bases
 from controller.routing.cable_fabric import CableFabric
 from controller.routing.fabric import Fabric, Floats, Ints, LeafDemand, TwoTier, capacities
 from controller.routing.from_topology import choices_of
 from controller.routing.paths import Path
 from controller.routing.ports import destinations, sources
 from controller.routing.topology_cache import cached_by_topology
+from topo.addresses import is_ipv6
 from topo.graph import Topology
 
 DirectedLink = tuple[str, str]
@@ -119,17 +121,25 @@ class Numbering:
         return np.array([h.rate_bps for h in self.topology.hosts], dtype=np.float64)
 
     @cached_property
+    def ipv6(self) -> NDArray[np.bool_]:
+        """Whether the address of each host is of IPv6, (hosts,)."""
+        return np.array([is_ipv6(h.ip) for h in self.topology.hosts], dtype=np.bool_)
+
+    @cached_property
+    def base_parts(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """What each host contributes as a source and as a destination to the hash of a flow, (hosts,) each:
+        XORed, they are the flow's `bases`."""
+        spec, none = self.topology.hash, np.zeros(1, dtype=np.uint32)
+        of_destination = bases(spec, none, self.destination) ^ bases(spec, none, none)
+        return bases(spec, self.source, none), of_destination
+
+    @cached_property
     def host_rank(self) -> Ints:
         """The place of each host in the order of the names, (hosts,)."""
         order = sorted(range(len(self.hosts)), key=self.hosts.__getitem__)
         found = np.empty(len(order), dtype=np.int32)
         found[order] = np.arange(len(order), dtype=np.int32)
         return found
-
-    @cached_property
-    def sorted_hosts(self) -> NDArray[np.object_]:
-        """The names of the hosts in their order, (hosts,)."""
-        return np.array(sorted(self.hosts), dtype=np.object_)
 
     def leaves_of(self, fabric: Fabric) -> Ints:
         """The index in `fabric.leaves` of each switch, (switches,); -1 for one that is no leaf."""

@@ -156,8 +156,12 @@ def held_choices(problem: RoutingProblem, fabric: Fabric) -> Ints:
     if isinstance(fabric, CableFabric):
         return _held_cables(problem, fabric)
     choice = problem.columns.numbers.choices_of_hops(fabric, problem.demand, problem.held.hops)
+    if not len(fabric.capacity):
+        return np.full_like(choice, -1)
+    if fabric.capacity.min() > 0:
+        return choice
     links = fabric.links(problem.demand, choice)
-    alive = (fabric.capacity[links] > 0).all(where=links >= 0, axis=1) if len(fabric.capacity) else False
+    alive = (fabric.capacity[links] > 0).all(where=links >= 0, axis=1)
     return np.where(alive, choice, -1).astype(np.int32)
 
 
