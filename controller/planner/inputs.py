@@ -20,6 +20,9 @@ from topo.graph import Topology
 PIN_CAPACITY = 4096
 """Entries of the table `pinned_flow` in our P4 program."""
 
+_MOST_BYTES = (1 << 63) - 1
+"""What columns of 64 bits hold."""
+
 DirectedLink = tuple[str, str]
 
 
@@ -167,6 +170,8 @@ def _check_flow(topology: Topology, job: str, flow: Flow) -> None:
     if flow.job != job:
         raise ValueError(f"flow {flow.name}: it is listed under job {job}, but its job is {flow.job}")
     _number(f"flow {flow.name}: bytes_per_iteration", flow.bytes_per_iteration, least=0)
+    if flow.bytes_per_iteration > _MOST_BYTES:
+        raise ValueError(f"flow {flow.name}: bytes_per_iteration must be {_MOST_BYTES} or less")
     for host in (flow.src, flow.dst):
         if host not in topology.host:
             raise ValueError(f"flow {flow.name}: the fabric has no host {host}")

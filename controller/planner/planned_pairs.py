@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from controller.routing.topology_cache import cached_by_part
 from topo.graph import Topology
 
 Pairs = tuple[tuple[str, str], ...]
+_ENDS = attrgetter("src", "dst")
 
 
 def planned_pairs(jobs: Iterable[Job], flows: Mapping[str, FlowPlan]) -> tuple[Pairs, Pairs]:
@@ -67,7 +69,8 @@ class _Pairs:
     def together(cls, parts: Sequence[_Pairs]) -> _Pairs:
         """The pairs of all parts, sorted, each once."""
         found = cls(np.concatenate([p.keys for p in parts]), np.concatenate([p.names for p in parts]))
-        found = found.take(found.keys.argsort())
+        # Where each part is sorted, the stable sort only merges them.
+        found = found.take(found.keys.argsort(kind="stable"))
         first = np.ones(len(found.keys), dtype=np.bool_)
         first[1:] = found.keys[1:] != found.keys[:-1]
         return found.take(first)
@@ -80,11 +83,11 @@ _NONE = _Pairs(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.object_))
 def _pairs_of_job(
     topology: Topology, flows: tuple[Flow, ...], elephant_bytes: int, all_mice: bool
 ) -> tuple[_Pairs, _Pairs]:
-    """The pairs of hosts of a job's flows in the class of a level, and of its mice."""
+    """The pairs of hosts of a job's flows in the class of a level, and of its mice, sorted."""
     numbers, columns = numbering(topology), columns_of(topology, flows)
     rank = numbers.host_rank.astype(np.int64)
     keys = rank[columns.src] * len(numbers.hosts) + rank[columns.dst]
-    names = np.fromiter(((f.src, f.dst) for f in flows), np.object_, len(flows))
+    pairs = _Pairs(keys, np.fromiter(map(_ENDS, flows), np.object_, len(flows)))
     is_mouse = (columns.size < elephant_bytes) | all_mice
-    pairs = _Pairs(keys, names)
-    return pairs.take(~is_mouse), pairs.take(is_mouse)
+    order = keys.argsort()
+    return pairs.take(order[~is_mouse[order]]), pairs.take(order[is_mouse[order]])

@@ -52,6 +52,7 @@ def jobs(**changes: Any) -> PlanInput:
         (jobs(profile=profile((0, 9, math.inf))), "must be a finite number, not inf"),
         (flow(bytes_per_iteration=-1), "flow a/h1>h5: bytes_per_iteration must be 0 or more, not -1"),
         (flow(bytes_per_iteration=math.nan), "bytes_per_iteration must be a finite number, not nan"),
+        (flow(bytes_per_iteration=1 << 63), "flow a/h1>h5: bytes_per_iteration must be 9223372036854775807 or"),
         (flow(bytes_per_iteration="many"), "bytes_per_iteration must be a finite number, not many"),
         (jobs(flops_per_iteration=math.nan), "job a: flops_per_iteration must be a finite number, not nan"),
         (jobs(flops_per_iteration=-1.0), "job a: flops_per_iteration must be 0 or more"),

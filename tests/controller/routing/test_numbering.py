@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers of links: by a table on fabrics of usual size, by a search on larger ones."""
+"""The numbers of links, by a table on fabrics of usual size and by a search on larger ones; and of hosts."""
 
 from dataclasses import replace
 from unittest.mock import patch
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from controller.routing import numbering
+from controller.routing.affine_hash import bases
 from topo.generate import leaf_spine, three_tier
 from topo.graph import Topology
 
@@ -33,3 +34,14 @@ def test_a_hosts_cable_is_a_link_each_way() -> None:
     names = numbers.links.names
     for host, (out, into) in zip(TWO.hosts, numbers.access_links.tolist(), strict=True):
         assert (names[out], names[into]) == ((host.name, host.leaf), (host.leaf, host.name))
+
+
+@pytest.mark.parametrize("algorithm", ["crc32", "crc16"])
+def test_the_parts_of_two_hosts_make_the_base_of_their_flows(algorithm: str) -> None:
+    topology = replace(TWO, hash=replace(TWO.hash, algorithm=algorithm))
+    numbers = numbering.numbering(topology)
+    pairs = [(a, b) for a in range(len(numbers.hosts)) for b in range(len(numbers.hosts)) if a != b]
+    src, dst = np.array(pairs).T
+    of_source, of_destination = numbers.base_parts
+    wanted = bases(topology.hash, numbers.source[src], numbers.destination[dst])
+    assert (of_source[src] ^ of_destination[dst]).tolist() == wanted.tolist()
