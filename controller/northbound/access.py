@@ -13,7 +13,6 @@ import base64
 import binascii
 import ipaddress
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -22,30 +21,15 @@ from fastapi.security import HTTPBearer
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from controller.northbound.audit import AuditLog
+from controller.northbound.access_rules import AccessRules
 from controller.northbound.problems import Problem
-from controller.northbound.tokens import Caller, Role, Tokens
+from controller.northbound.tokens import Caller, Role
 from controller.wire.limits import MAX_REQUEST_BODY_BYTES
 
 _READS = ("GET", "HEAD", "OPTIONS")
 # A browser asks for name and password, and sends them with all later reads of the page.
 _CHALLENGES = ('Bearer realm="polyrhythm"', 'Basic realm="polyrhythm", charset="UTF-8"')
 _SCHEME = HTTPBearer(auto_error=False, description="A token from the file of --web-tokens.")
-
-
-@dataclass(frozen=True, slots=True)
-class AccessRules:
-    """Who may call.
-
-    `hosts` are the names that requests may have in their Host header, besides localhost and IP addresses.
-    Without `tokens` every caller has the role `without_tokens`. `audit` records every request that would
-    change something, also a refused one.
-    """
-
-    tokens: Tokens | None = None
-    hosts: frozenset[str] = frozenset()
-    without_tokens: Role = Role.OPERATE
-    audit: AuditLog = field(default_factory=AuditLog)
 
 
 def requires(role: Role) -> Any:

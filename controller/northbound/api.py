@@ -15,7 +15,8 @@ from fastapi_offline import FastAPIOffline
 from sse_starlette import EventSourceResponse
 
 from controller.northbound import render, schema
-from controller.northbound.access import AccessCheck, AccessRules
+from controller.northbound.access import AccessCheck
+from controller.northbound.access_rules import AccessRules
 from controller.northbound.audit_routes import audit_routes
 from controller.northbound.circle_routes import circle_routes
 from controller.northbound.cut_routes import cut_routes

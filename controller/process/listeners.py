@@ -13,7 +13,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from controller.northbound.access import AccessRules
+from controller.northbound.access_rules import AccessRules
 from controller.northbound.audit import AuditLog
 from controller.northbound.tokens import Role, Tokens
 from controller.process.config import FabricDescription

@@ -8,7 +8,6 @@ line goes to standard output: `{"ready": true, "agents": "host:port", "web": "ht
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -57,7 +56,7 @@ from controller.process.plan_operations import RunningPlans
 from controller.process.policy_choice import RunningPolicy
 from controller.process.requested_jobs import RunningJobs
 from controller.process.standby import Leadership, stand_by
-from controller.process.start_options import StartOptions, add_arguments, check_options
+from controller.process.start_options import StartOptions
 from controller.process.state_options import SharedState
 from controller.process.status import ControllerStatus
 from controller.process.stop_request import StopRequest
@@ -71,12 +70,7 @@ from controller.southbound.election_ids import ElectionIds, Outbids
 from controller.southbound.fleet import SwitchFleet
 from controller.southbound.heartbeat import Heartbeat
 from controller.store.interface import StoreError, StoreRefusedError
-from controller.wire.log_lines import configure_log
-from controller.wire.server_tls import TlsError
 from controller.wire.time_slices import short_time_slices
-from polyrhythm_files import ConfigError
-
-__all__ = ["add_arguments", "run"]
 
 log = logging.getLogger(__name__)
 
@@ -88,22 +82,20 @@ DEPOSED = 3
 _OPEN_FILES = 65_536
 
 
-def run(args: argparse.Namespace, simulate: Simulate | None = None) -> int:
+def run(start: StartOptions, simulate: Simulate | None = None) -> int:
     """Serve until SIGTERM, SIGINT or the end of standard input.
 
-    `simulate` answers the question what other policies would do; None: it is not answered.
-    Returns the exit code: 0 after a stop, 1 after a failure, 2 for bad input. A leader that has lost its
-    leadership ends with DEPOSED.
+    The caller has configured the log. `simulate` answers the question what other policies would do; None: it
+    is not answered. Returns the exit code: 0 after a stop, 1 after a failure, 2 for bad input. A leader that
+    has lost its leadership ends with DEPOSED.
     """
-    configure_log(args.log_format)
     for talkative in ("os_ken", "uvicorn", "finsy"):
         logging.getLogger(talkative).setLevel(logging.WARNING)
     try:
-        start = check_options(args)
         # The artefacts are loaded again where they are used; here they are checked before anything starts.
         Codec(load_artefacts(start.artefacts))
-        frame = RyuApplications(args.app)
-    except (ConfigError, TlsError, ArtefactError, PipelineError, RyuError) as error:
+        frame = RyuApplications(start.apps)
+    except (ArtefactError, PipelineError, RyuError) as error:
         print(f"polyrhythm controller: {error}", file=sys.stderr)
         return 2
     _allow_connections()

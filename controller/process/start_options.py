@@ -93,6 +93,7 @@ class StartOptions:
     state: Path | SharedState | None
     agents_needed: int | None
     take_over: bool = False
+    apps: tuple[str, ...] = ()
 
 
 def check_options(args: argparse.Namespace) -> StartOptions:
@@ -117,4 +118,5 @@ def check_options(args: argparse.Namespace) -> StartOptions:
         state=state_of(args, fabric),
         agents_needed=args.agents_needed,
         take_over=args.take_over,
+        apps=tuple(args.app),
     )

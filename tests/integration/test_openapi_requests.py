@@ -14,7 +14,7 @@ from fake_source import running, view
 from hypothesis import HealthCheck, given, settings
 from operated_core import operated_core
 
-from controller.northbound.access import AccessRules
+from controller.northbound.access_rules import AccessRules
 from controller.northbound.tokens import Tokens, token_hash
 
 # The stream does not end; test_event_feed.py reads it.

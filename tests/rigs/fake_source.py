@@ -15,11 +15,12 @@ from controller.model.durations import Durations
 from controller.model.job import Phase, Profile
 from controller.model.plan import FlowPlan, JobPlan, LinkPlan, Plan
 from controller.model.view import JobView, LinkLoad, QueueCounter, StrayCounter, SwitchView, View
-from controller.northbound import assets_dir, create_app, serve
-from controller.northbound.access import AccessRules
+from controller.northbound.access_rules import AccessRules
+from controller.northbound.api import create_app
 from controller.northbound.health import NotReady, Readiness
 from controller.northbound.metrics import ControllerCounts
 from controller.northbound.operations import Operations
+from controller.northbound.web import assets_dir, serve
 from controller.planner import POLICIES
 from controller.process.view_publisher import WatchedBoard
 from topo.generate import leaf_spine

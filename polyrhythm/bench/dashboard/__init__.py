@@ -31,9 +31,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from controller.northbound import assets_dir
 from controller.northbound.differences import DifferenceLog
 from controller.northbound.stream_state import StreamFabric
+from controller.northbound.web import assets_dir
 from controller.wire import agent_pb2 as pb
 from controller.wire.time_slices import default_time_slices, short_time_slices
 from hostagent.session import ControllerSession

@@ -18,10 +18,11 @@ from controller.live.link_loads import LinkLoads
 from controller.model.durations import Durations
 from controller.model.job import Phase, Profile
 from controller.model.view import JobView, SwitchView, View
-from controller.northbound import assets_dir, create_app, serve
+from controller.northbound.api import create_app
 from controller.northbound.health import Readiness
 from controller.northbound.metrics import ControllerCounts
 from controller.northbound.source import ViewBoard
+from controller.northbound.web import assets_dir, serve
 from topo.generate import leaf_spine, three_tier
 from topo.graph import Topology
 

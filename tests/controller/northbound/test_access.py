@@ -17,9 +17,13 @@ import pytest
 from fake_source import FakeStatus, view
 from fastapi import APIRouter, Body
 
-from controller.northbound import ViewBoard, create_app, serve, web
-from controller.northbound.access import AccessRules, requires
+from controller.northbound import web
+from controller.northbound.access import requires
+from controller.northbound.access_rules import AccessRules
+from controller.northbound.api import create_app
+from controller.northbound.source import ViewBoard
 from controller.northbound.tokens import Role, Tokens, token_hash
+from controller.northbound.web import serve
 from controller.wire.limits import MAX_REQUEST_BODY_BYTES
 
 ROLES = {"read": Role.READ, "job": Role.JOB, "operate": Role.OPERATE}

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from fake_source import running, view
 
-from controller.northbound.access import AccessRules
+from controller.northbound.access_rules import AccessRules
 from controller.northbound.audit import AuditLog
 from controller.northbound.paging import PageStart
 from controller.northbound.tokens import Tokens, token_hash

@@ -14,7 +14,7 @@ from fake_source import plan, running, view
 from operated_core import operated_core
 
 from controller.model.plan import Plan
-from controller.northbound.access import AccessRules
+from controller.northbound.access_rules import AccessRules
 from controller.northbound.operations import Operations
 from controller.northbound.plan_routes import PastPlanOut
 from controller.northbound.tokens import Tokens, token_hash

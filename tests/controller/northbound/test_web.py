@@ -15,7 +15,10 @@ import httpx
 import pytest
 from fake_source import FakeStatus, view
 
-from controller.northbound import AddressError, ViewBoard, assets_dir, create_app, serve, web
+from controller.northbound import web
+from controller.northbound.api import create_app
+from controller.northbound.source import ViewBoard
+from controller.northbound.web import AddressError, assets_dir, serve
 from controller.wire.server_tls import ServerTls
 
 

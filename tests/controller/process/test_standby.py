@@ -15,7 +15,8 @@ from aetcd import rpc
 from control_rig import PATIENCE_S, on_loop
 from etcd_rig import Cluster, needs_etcd
 
-from controller.northbound import create_app, serve
+from controller.northbound.api import create_app
+from controller.northbound.web import serve
 from controller.process.election import Election, Leader, Term
 from controller.process.standby import stand_by
 from controller.process.state_options import SharedState

@@ -10,11 +10,11 @@ import httpx
 import pytest
 from fake_source import FakeStatus, view
 
-from controller.northbound import create_app, serve
+from controller.northbound.api import create_app
 from controller.northbound.drain_routes import DrainedPart
 from controller.northbound.operations import Operations
 from controller.northbound.problems import OperationError
-from controller.northbound.web import WebServer
+from controller.northbound.web import WebServer, serve
 from controller.process.view_publisher import WatchedBoard
 from controller.process.web_thread import WebThread
 

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from controller.northbound import create_app, render, serve
+from controller.northbound import render
+from controller.northbound.api import create_app
 from controller.northbound.paging import PageStart
 from controller.northbound.source import ViewBoard
+from controller.northbound.web import serve
 from polyrhythm.bench.dashboard import bundle_gzip_kb
 from polyrhythm.bench.dashboard.load import load
 from polyrhythm.bench.dashboard.stand_in import StandIn, _Status, large, small
