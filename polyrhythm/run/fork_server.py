@@ -24,8 +24,13 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import NamedTuple
 
-PRELOADED = ("polyrhythm.commands.controller", "polyrhythm.fabric.process")
-"""The modules that are imported once."""
+PRELOADED = (
+    "polyrhythm.fabric.process",
+    "polyrhythm.commands.controller",
+    "controller.process.server",
+    "polyrhythm.what_if",
+)
+"""The modules that are imported once. The command `controller` imports the last two only when it serves."""
 # More than the arguments and the environment of any process (Linux: MAX_ARG_STRLEN is 128 KiB).
 _LONGEST = 1 << 20
 
