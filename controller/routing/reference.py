@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.routing.reference_relief import relieve  # noqa: F401 - one of the functions of this module
+from controller.routing.reference_colour import balanced, flip, laminar  # noqa: F401 - of this module too
+from controller.routing.reference_relief import relieve  # noqa: F401 - likewise
 from controller.routing.reference_use import use_of_links  # noqa: F401 - likewise
 
 Array = NDArray[Any]
@@ -101,95 +102,6 @@ def greedy_by_owner(
         choice[f] = best - first[p] if best >= 0 else -1
         for k in rows[best] if best >= 0 else ():
             felt[:, k] += overlap[:, o] * weight[f]
-
-
-def flip(table: Array, left: Array, right: Array, colour: Array, v: int, a: int, b: int) -> int:
-    """Swap two colours along a Kempe chain: collect its edges, clear them, enter them anew."""
-    chain, e = [], int(table[v, a])
-    wanted, following = a, b
-    while e >= 0:
-        chain.append(e)
-        v = int(right[e] if left[e] == v else left[e])
-        wanted, following = following, wanted
-        e = int(table[v, wanted])
-    for e in chain:
-        table[left[e], colour[e]] = table[right[e], colour[e]] = -1
-    for e in chain:
-        colour[e] = b if colour[e] == a else a
-        table[left[e], colour[e]] = table[right[e], colour[e]] = e
-    return len(chain)
-
-
-def balanced(src: Array, dst: Array, vertices: int, k: int, colour: Array) -> None:
-    """Edges one by one, each by a Kempe chain where no colour is free at both ends."""
-    count: dict[tuple[int, int], int] = defaultdict(int)
-    number: dict[tuple[int, int, int], int] = {}
-
-    def cut(side: int, vertex: int) -> int:
-        count[side, vertex] += 1
-        return number.setdefault((side, vertex, (count[side, vertex] - 1) // k), len(number))
-
-    left = np.array([cut(0, int(u)) for u in src], dtype=np.int32)
-    right = np.array([cut(1, int(v)) for v in dst], dtype=np.int32)
-    table = np.full((len(number), k), -1, dtype=np.int32)
-    for e, (u, v) in enumerate(zip(left, right, strict=True)):
-        both = np.flatnonzero((table[u] < 0) & (table[v] < 0))
-        if len(both):
-            c = int(both[0])
-        else:
-            c, b = int(np.argmax(table[u] < 0)), int(np.argmax(table[v] < 0))
-            flip(table, left, right, colour, int(v), c, b)
-        colour[e] = c
-        table[u, c] = table[v, c] = e
-
-
-def laminar(
-    src: Array,
-    dst: Array,
-    src_pod: Array,
-    dst_pod: Array,
-    vertices: int,
-    pods: int,
-    k: int,
-    colour: Array,
-) -> None:
-    """Halve by pairing edges at the leaf, then in the pod, until k classes are there."""
-
-    def pairs(edges: list[int], leaf: Array, pod: Array) -> dict[int, int]:
-        partner: dict[int, int] = {}
-        for at in (leaf, pod):
-            waiting: dict[int, int] = {}
-            for e in edges:
-                if e in partner:
-                    continue
-                if at[e] in waiting:
-                    other = waiting.pop(at[e])
-                    partner[e], partner[other] = other, e
-                else:
-                    waiting[at[e]] = e
-        return partner
-
-    classes = [list(range(len(src)))]
-    while len(classes) < k:
-        halves = []
-        for edges in classes:
-            ways = pairs(edges, src, src_pod), pairs(edges, dst, dst_pod)
-            side: dict[int, int] = {}
-            for start in edges:
-                if start in side:
-                    continue
-                side[start] = 0
-                todo = [start]
-                while todo:
-                    e = todo.pop()
-                    for way in ways:
-                        if e in way and way[e] not in side:
-                            side[way[e]] = 1 - side[e]
-                            todo.append(way[e])
-            halves += [[e for e in edges if side[e] == s] for s in (0, 1)]
-        classes = halves
-    for c, edges in enumerate(classes):
-        colour[edges] = c
 
 
 def maxmin(paths: Array, klass: Array, capacity: Array, classes: int) -> Array:

@@ -99,6 +99,18 @@ def test_equals_the_plain_choice_by_names(
     assert measured.squares == pytest.approx(congestion.squares, abs=1e-6)
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.booleans(), st.booleans(), st.integers(0, 2))
+def test_the_compiled_choice_is_that_of_the_plain_reference(
+    seed: int, owners: bool, held: bool, down: int
+) -> None:
+    """A process plans with the references until its kernels are there: its plans may not change with that."""
+    problem = problem_of(seed, owners, down)
+    flows, _ = arrays(problem, held)
+    choices = [least_congested(problem.fabric, flows, balance=True, plain=plain) for plain in (True, False)]
+    assert choices[0].tolist() == choices[1].tolist()
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.integers(0, 4))
 def test_no_more_held_flows_move_than_allowed(seed: int, most: int) -> None:

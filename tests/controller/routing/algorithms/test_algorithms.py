@@ -64,17 +64,18 @@ def test_greedy_kernels_choose_what_the_printed_algorithm_chooses(leaves, spines
 def test_optimal_meets_the_bound_on_every_leaf(leaves, spines, count, seed) -> None:
     flows = between(leaves, count, random.Random(seed))
     fabric = two_tier(clos(leaves, spines, 1))
-    for plain in (False, True):
-        choice = solve(optimal, fabric, flows, Options(plain=plain))
-        load = carried(fabric, flows, choice)
-        for u in range(leaves):
-            for ends, name in (
-                (flows.src, lambda s, u=u: (f"leaf{u + 1}", s)),
-                (flows.dst, lambda s, u=u: (s, f"leaf{u + 1}")),
-            ):
-                share = -(-int((ends == u).sum()) // spines)
-                assert all(load[name(f"spine{s + 1}")] <= share for s in range(spines))
-        assert worst(fabric, flows, choice) == fabric.bound(flows)
+    choice = solve(optimal, fabric, flows)
+    load = carried(fabric, flows, choice)
+    for u in range(leaves):
+        for ends, name in (
+            (flows.src, lambda s, u=u: (f"leaf{u + 1}", s)),
+            (flows.dst, lambda s, u=u: (s, f"leaf{u + 1}")),
+        ):
+            share = -(-int((ends == u).sum()) // spines)
+            assert all(load[name(f"spine{s + 1}")] <= share for s in range(spines))
+    assert worst(fabric, flows, choice) == fabric.bound(flows)
+    # A plan may not depend on whether the kernels are there yet.
+    assert solve(optimal, fabric, flows, Options(plain=True)).tolist() == choice.tolist()
 
 
 @pytest.mark.parametrize("hosts", [8, 16])
@@ -154,6 +155,7 @@ def test_three_tiers_are_optimal_on_every_tier(cores: int) -> None:
         assert max(tiers[1].values()) == pod_bound
         assert max(tiers[0].values()) == leaf_bound or cores < 4
         assert max(load.values()) == fabric.bound(flows)
+        assert choice.tolist() == solve(optimal, fabric, flows, Options(plain=not plain)).tolist()
 
 
 def test_kernels_and_references_agree_on_three_tiers_with_failures() -> None:
