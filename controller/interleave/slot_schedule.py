@@ -147,7 +147,7 @@ class RotationCache:
         self.periods = periods
         self._slack = slack
         self._seed = seed
-        self._fast = fast
+        self.fast = fast
         self._found: dict[tuple[object, ...], GroupTiming | None] = {}
         self._alone: dict[tuple[object, ...], GroupTiming | None] = {}
         self._work_done = 0
@@ -166,10 +166,10 @@ class RotationCache:
 
         None if no such shifts are found.
         """
-        return known_fitting_shifts(links, periods, self._options(_NODES if self._fast else 0))
+        return known_fitting_shifts(links, periods, self._options(_NODES if self.fast else 0))
 
     def _options(self, nodes: int) -> SearchOptions:
-        return SearchOptions(self._slack, self._seed, nodes, self._fast)
+        return SearchOptions(self._slack, self._seed, nodes, self.fast)
 
     def links_to_schedule(self, links: Sequence[SharedLink]) -> list[SharedLink]:
         """The contended links, without those on which a schedule would gain nothing."""

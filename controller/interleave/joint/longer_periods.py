@@ -17,6 +17,7 @@ from controller.interleave.circle import SharedLink
 from controller.interleave.joint.instance import UNSCHEDULED, Instance, JobTiming, JointJob
 from controller.interleave.joint.timings import rotation_cache_of, shared_links
 from controller.interleave.slot_schedule import MIN_STRETCH, RotationCache
+from controller.interleave.solve import TooFineError, interleave
 
 _LAPS = 3
 _MOST_LAPS = 24
@@ -25,6 +26,8 @@ Chosen: more repeats have hardly ever a place for all phases."""
 _WIDER = (1.0, 1.01, 1.02, 1.04, 1.1, 1.2)
 """Factors by which the periods are made longer. Chosen: periods without a gap may leave no place for all
 phases of several repeats, and slightly longer ones do."""
+_OVERLAPPING = (1.0, 1.02, 1.04, 1.08)
+"""The same factors for jobs that overlap: what they wait for one another takes time. Chosen."""
 _TRIED = 4
 """How many numbers of repeats are tried, those first that keep most GPUs busy. Chosen: bounds the work."""
 _STRETCHED = 1.05
@@ -67,6 +70,47 @@ def longer_period_timings(
     for k in range(max(map(len, found), default=0)):
         timings_of = {name: r for fitting in found for name, r in fitting[min(k, len(fitting) - 1)].items()}
         yield tuple(timings_of.get(p.name, UNSCHEDULED) for p in instance.jobs)
+
+
+def overlapping_timings(
+    instance: Instance, path_choice: Sequence[int], *, fast: bool = False, seed: int = 0
+) -> Iterator[tuple[JobTiming, ...]]:
+    """Timings at which the jobs of full links send at once for as short as the best time-shifts allow.
+
+    Periods are as in `longer_period_timings`, all jobs of a component have slots, and there need be no place
+    for all phases. Two jobs whose second bursts do not fit between the bursts of the other lose little if
+    they overlap a little in each iteration. Without slots they keep the start times that they happen to have,
+    and jitter brings them together: the slower worker of each decides when it sends again.
+    """
+    links = shared_links(instance, path_choice)
+    for wider in _OVERLAPPING:
+        timings: dict[str, JobTiming] = {}
+        for component in components(links):
+            periods = _busiest_periods(instance, component, wider)
+            if periods is None:
+                continue
+            try:
+                shifts = interleave(component, periods, seed=seed, fast=fast).shifts
+            except TooFineError:
+                continue
+            timings |= {n: (t, shifts[n]) for n, t in periods.items()}
+        if timings:
+            yield tuple(timings.get(p.name, UNSCHEDULED) for p in instance.jobs)
+
+
+def _busiest_periods(instance: Instance, links: Sequence[SharedLink], wider: float) -> dict[str, int] | None:
+    """`wider` times the shortest periods that keep most GPUs busy; None if a job's would be too long, or if
+    there are too many jobs."""
+    by_name = {p.name: p for p in instance.jobs}
+    names = list(dict.fromkeys(j for link in links for j in link.demands))
+    if not 2 <= len(names) <= _MOST_JOBS:
+        return None
+    sets = _exclusive_sets(links, names)
+    offered = [dict(zip(names, r, strict=True)) for r in _repeats(by_name, names)]
+    found = [_periods(links, sets, repeats, by_name, wider) for repeats in offered]
+    longest = {p.name: instance.longest_period(j) for j, p in enumerate(instance.jobs)}
+    allowed = [periods for periods in found if all(t <= longest[n] for n, t in periods.items())]
+    return max(allowed, key=lambda periods: _busy(by_name, periods), default=None)
 
 
 def _without(component: Sequence[SharedLink], ranking: Sequence[str], drop: int) -> list[SharedLink]:

@@ -14,7 +14,7 @@ from controller.interleave.joint.instance import (
     mltcp_capable_jobs,
     plain,
 )
-from controller.interleave.joint.longer_periods import longer_period_timings
+from controller.interleave.joint.longer_periods import longer_period_timings, overlapping_timings
 from controller.interleave.joint.timings import cassini_timings, scheduled_timings
 from controller.interleave.slot_schedule import RotationCache
 from controller.planner.loop.levels import levels_for, ranked
@@ -131,3 +131,8 @@ def combined_plans(
             seen.add(timings)
             level = levels_for(instance, path_choice, timings, seed=seed)
             yield f"{name}, {words}", replace(base, timings=timings, level=level)
+    fast = cache is not None and cache.fast
+    for timings in overlapping_timings(instance, path_choice, fast=fast, seed=seed):
+        if timings not in seen:
+            seen.add(timings)
+            yield f"{name}, slots that overlap", replace(base, timings=timings)
