@@ -23,7 +23,7 @@ from controller.interleave.joint.instance import (
     Step,
     plain,
 )
-from controller.interleave.joint.longer_periods import longer_period_timings
+from controller.interleave.joint.longer_periods import longer_period_timings, overlapping_timings
 from controller.interleave.joint.sharing_groups import sharing_groups_of
 from controller.interleave.joint.time_sharing import PathCosts, TimeSharing, arrange_paths
 from controller.interleave.joint.timings import shared_links
@@ -135,6 +135,38 @@ def test_longer_turns_fit_every_link() -> None:
                 periods, shifts = ({j: held[j][i] for j in demands} for i in (0, 1))
                 if len(demands) > 1:
                     assert score(kept, periods, shifts, slack=SLACK) >= 0.99
+    assert found > 20
+
+
+def test_bursts_that_fit_no_gap_overlap_a_little() -> None:
+    """Two bursts of 76 ms each with gaps of 63 and 67 ms: no period below 432 ms keeps two such jobs apart."""
+    steps = (Step(76 * MS, 50 * G, 63 * MS), Step(76 * MS, 50 * G, 67 * MS))
+    pair = tuple(JointJob(name, 1, steps, (JointFlow(1.0, ((0,),)),)) for name in "ab")
+    instance = Instance(pair, (50 * G,), jitter=0.01, slowest=2.0)
+    together = replace(plain(instance, (0, 0)), timings=((432 * MS, 0), (432 * MS, 0)))
+    assert lengths(instance, together) == pytest.approx([432, 432], rel=0.01)
+    best = min(
+        max(lengths(instance, replace(together, timings=timings)))
+        for timings in overlapping_timings(instance, (0, 0))
+    )
+    assert 304 < best < 325
+    solved = solve(instance, {"ecmp": (0, 0)}, mltcp=False, limits=QUICK, plain=True, fast=False)
+    assert "slots that overlap" in solved.start
+    assert solved.utilisation > 1.05 * max(solved.baselines.values())
+
+
+def test_overlapping_timings_are_no_longer_than_allowed() -> None:
+    rng = random.Random(12)
+    found = 0
+    for _ in range(40):
+        instance = replace(random_instance(rng, rng.randint(2, 5)), slowest=rng.choice([1.2, 2.0]))
+        ways = tuple(rng.randrange(2) for _ in instance.flows)
+        for timings in overlapping_timings(instance, ways):
+            found += 1
+            for p, (period, shift) in zip(instance.jobs, timings, strict=True):
+                if (period, shift) != UNSCHEDULED:
+                    assert p.alone_ns <= period <= instance.slowest * p.alone_ns * 1.001
+                    assert 0 <= shift < period
     assert found > 20
 
 
