@@ -84,6 +84,8 @@ def worst_excess(instance: Instance, choice: Choice, objective: Objective) -> tu
     for j, (ns, own, timing) in enumerate(zip(expected, by_seed.T, choice.timings, strict=True)):
         keeps = timing != (0, 0) and ns <= 1.02 * timing[0]
         spread = float(np.std(own)) / ns if timing == (0, 0) else 0.0
+        if timing != (0, 0) and not keeps:
+            spread = whole_periods(ns / timing[0])
         error = CERTAIN * math.hypot(SLOT_ERROR if keeps else ERROR, spread, *objective.errors[j : j + 1])
         limit = max(objective.floors[j] / (1 + error), *objective.reference[j : j + 1], 0.0)
         breach = max(breach, ns / limit - 1)
@@ -92,6 +94,12 @@ def worst_excess(instance: Instance, choice: Choice, objective: Objective) -> tu
         (max(expected[a], expected[b]) / min(expected[a], expected[b]) - 1 for a, b in pairs), default=0.0
     )
     return breach, max(0.0, apart - TWINS_APART)
+
+
+def whole_periods(count: float) -> float:
+    """The standard error of the mean of 20 iterations of whole periods, `count` of them in the mean."""
+    part = count % 1
+    return math.sqrt(part * (1 - part) / 20) / count
 
 
 def crowd(rng: random.Random) -> Instance:
@@ -264,9 +272,24 @@ def test_a_job_that_keeps_its_slots_has_another_limit() -> None:
         np.array([[135.0, 138.0]]), used, (), replace(slots, timings=((135, 0), (130, 60)))
     )
     assert missed.missing == 1
+    other = 150 / (1 + CERTAIN * math.hypot(ERROR, whole_periods(138 / 130)))
     assert missed.limits == pytest.approx((sure, other))
     assert missed.breach == pytest.approx(138 / other - 1)
     assert objective.wronged(missed, ()) == {1}
+
+
+def test_a_job_that_misses_every_second_slot_may_take_longer_than_expected() -> None:
+    """battery-3-83: 1.53 periods of 458 ms were expected, 1.28 times the iteration under ECMP. On packets it was
+    2.15 periods. Jobs that take two periods at a time, as expected, are surer."""
+    floors = (1.5 * 544.0,)
+    objective = Objective(floors, (544.0,))
+    slots = Choice((0,), (0,), ((458, 0),), (False,))
+    used = np.array([0.5])
+    assert not objective.value(np.array([[698.0]]), used, (), slots).met
+    other = replace(slots, timings=((332, 0),))
+    assert objective.value(np.array([[698.0]]), used, (), other).met
+    kept = replace(slots, timings=((698, 0),))
+    assert objective.value(np.array([[698.0]]), used, (), kept).met
 
 
 def test_twins_are_jobs_alike_on_the_same_full_links() -> None:
