@@ -53,9 +53,9 @@ _LOST = 0.5
 """A job loses most of a period if its iterations are longer than its slots' period by this part. Chosen:
 slots that move later, so that all jobs keep them, cost less."""
 _COUNTED = 20
-"""The mean of this many iterations in a row may not be below the floor. Chosen: with 10, plans whose jobs took
-two periods at a time, as expected, were refused; without this error, one was in force whose job took 1.75 times
-its iteration under ECMP."""
+"""The mean of this many iterations in a row may not be below the floor. Chosen: with 10, plans whose jobs
+took two periods at a time, as expected, were refused; without this error, one was in force whose job took
+1.75 times its iteration under ECMP."""
 MISSED_COST = 0.05
 """A plan in which jobs do not keep their slots must gain this part of the utilisation. Chosen: where the
 battery's plans of this kind were to gain less, packets confirmed no gain, and made twins unequal."""
@@ -245,11 +245,11 @@ def _missing(choice: Choice | None, expected: Sequence[float]) -> list[bool]:
 
 
 def _whole_periods(choice: Choice | None, expected: Floats) -> Floats:
-    """By job: the standard error of a mean iteration, as a part of it, because a job that misses its slot waits
-    for the next one; 0 for a job that keeps its slots or has none.
+    """By job: the standard error of a mean iteration, as a part of it, because a job that misses its slot
+    waits for the next one; 0 for a job that keeps its slots or has none.
 
-    Its iterations last whole periods. Jitter decides which of the two nearest numbers: `expected` says only how
-    often each.
+    Its iterations last whole periods. Jitter decides which of the two nearest numbers: `expected` says only
+    how often each.
     """
     if choice is None:
         return np.zeros(len(expected))
