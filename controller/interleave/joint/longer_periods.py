@@ -32,10 +32,12 @@ _TRIED = 4
 """How many numbers of repeats are tried, those first that keep most GPUs busy. Chosen: bounds the work."""
 _STRETCHED = 1.05
 """Jobs whose periods need not be longer than theirs by more than this factor all have their turns. Chosen."""
-_UNEVEN_DROPS = 3
-"""As _MOST_JOBS, where some jobs have fewer turns. Chosen: bounds the work."""
-_MOST_JOBS = 6
-"""How many jobs of a component are left out at most, one after another. Chosen: bounds the work."""
+_MOST_JOBS, _MOST_UNEVEN = 10, 6
+"""The most jobs of a component that share links in time, and where some have fewer turns. Chosen: bounds the
+work."""
+_DROPS, _UNEVEN_DROPS = 6, 3
+"""How many jobs of a component are left out at most, one after another, less one; and where some have fewer
+turns. Chosen: bounds the work."""
 
 
 def longer_period_timings(
@@ -61,8 +63,8 @@ def longer_period_timings(
     for component in components(shared_links(instance, path_choice, guard=guard)):
         tried = (
             _best(instance, left, cache, uneven=uneven)
-            for drop in range(_UNEVEN_DROPS if uneven else _MOST_JOBS)
-            if (left := _without(component, order, drop))
+            for drop in range(_UNEVEN_DROPS if uneven else _DROPS)
+            if (left := _without(component, order, drop, _MOST_UNEVEN if uneven else _MOST_JOBS))
         )
         fitting = [timings for timings in tried if timings is not None]
         if fitting:
@@ -113,12 +115,15 @@ def _busiest_periods(instance: Instance, links: Sequence[SharedLink], wider: flo
     return max(allowed, key=lambda periods: _busy(by_name, periods), default=None)
 
 
-def _without(component: Sequence[SharedLink], ranking: Sequence[str], drop: int) -> list[SharedLink]:
-    """The links without the last `drop` jobs; links with a single job are left out."""
+def _without(
+    component: Sequence[SharedLink], ranking: Sequence[str], drop: int, most: int
+) -> list[SharedLink]:
+    """The links without the last `drop` jobs; links with a single job are left out. None are left if there
+    are more than `most` jobs."""
     jobs = {j for link in component for j in link.demands}
     ordered = [name for name in ranking if name in jobs]
     kept = set(ordered[: len(ordered) - drop])
-    if not 2 <= len(kept) <= _MOST_JOBS:
+    if not 2 <= len(kept) <= most:
         return []
     rest = [
         SharedLink(k.name, k.rate_bps, {j: p for j, p in k.demands.items() if j in kept}) for k in component
