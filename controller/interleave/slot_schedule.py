@@ -147,7 +147,7 @@ class RotationCache:
         self.periods = periods
         self._slack = slack
         self._seed = seed
-        self.fast = fast
+        self._fast = fast
         self._found: dict[tuple[object, ...], GroupTiming | None] = {}
         self._alone: dict[tuple[object, ...], GroupTiming | None] = {}
         self._work_done = 0
@@ -166,10 +166,22 @@ class RotationCache:
 
         None if no such shifts are found.
         """
-        return known_fitting_shifts(links, periods, self._options(_NODES if self.fast else 0))
+        return known_fitting_shifts(links, periods, self._options(self._nodes_each))
+
+    def shifts_that_overlap_least(
+        self, links: Sequence[SharedLink], periods: Mapping[str, int]
+    ) -> Mapping[str, int]:
+        """Shifts (ns) at which the jobs on `links` send at once for as short as is found, at these periods,
+        which have a small common multiple and may differ from the jobs' own."""
+        return known_align(links, periods, self._options(self._nodes_each)).shifts
+
+    @property
+    def _nodes_each(self) -> int:
+        """The number of nodes for one of many searches: one descent without the compiled kernels."""
+        return _NODES if self._fast else 0
 
     def _options(self, nodes: int) -> SearchOptions:
-        return SearchOptions(self._slack, self._seed, nodes, self.fast)
+        return SearchOptions(self._slack, self._seed, nodes, self._fast)
 
     def links_to_schedule(self, links: Sequence[SharedLink]) -> list[SharedLink]:
         """The contended links, without those on which a schedule would gain nothing."""

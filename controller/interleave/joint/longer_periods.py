@@ -17,7 +17,6 @@ from controller.interleave.circle import SharedLink
 from controller.interleave.joint.instance import UNSCHEDULED, Instance, JobTiming, JointJob
 from controller.interleave.joint.timings import rotation_cache_of, shared_links
 from controller.interleave.slot_schedule import MIN_STRETCH, RotationCache
-from controller.interleave.solve import TooFineError, interleave
 
 _LAPS = 3
 _MOST_LAPS = 24
@@ -75,7 +74,7 @@ def longer_period_timings(
 
 
 def overlapping_timings(
-    instance: Instance, path_choice: Sequence[int], *, fast: bool = False, seed: int = 0
+    instance: Instance, path_choice: Sequence[int], *, cache: RotationCache | None = None
 ) -> Iterator[tuple[JobTiming, ...]]:
     """Timings at which the jobs of full links send at once for as short as the best time-shifts allow.
 
@@ -84,18 +83,15 @@ def overlapping_timings(
     they overlap a little in each iteration. Without slots they keep the start times that they happen to have,
     and jitter brings them together: the slower worker of each decides when it sends again.
     """
-    links = shared_links(instance, path_choice)
+    cache = cache or rotation_cache_of(instance)
+    parts = components(shared_links(instance, path_choice))
     for wider in _OVERLAPPING:
         timings: dict[str, JobTiming] = {}
-        for component in components(links):
+        for component in parts:
             periods = _busiest_periods(instance, component, wider)
-            if periods is None:
-                continue
-            try:
-                shifts = interleave(component, periods, seed=seed, fast=fast).shifts
-            except TooFineError:
-                continue
-            timings |= {n: (t, shifts[n]) for n, t in periods.items()}
+            if periods is not None:
+                shifts = cache.shifts_that_overlap_least(component, periods)
+                timings |= {n: (t, shifts[n]) for n, t in periods.items()}
         if timings:
             yield tuple(timings.get(p.name, UNSCHEDULED) for p in instance.jobs)
 

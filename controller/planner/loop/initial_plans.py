@@ -131,8 +131,7 @@ def combined_plans(
             seen.add(timings)
             level = levels_for(instance, path_choice, timings, seed=seed)
             yield f"{name}, {words}", replace(base, timings=timings, level=level)
-    fast = cache is not None and cache.fast
-    for timings in overlapping_timings(instance, path_choice, fast=fast, seed=seed):
+    for timings in overlapping_timings(instance, path_choice, cache=cache):
         if timings not in seen:
             seen.add(timings)
             yield f"{name}, slots that overlap", replace(base, timings=timings)
