@@ -53,6 +53,7 @@ def test_a_queue_pair_that_keeps_its_dscp_is_queued_by_the_plans(tmp_path, start
         assert [switches["leaf1"].table(t).entries() for t in ("remark", "remark_flow")] == [[], []]
 
 
+@pytest.mark.slow
 def test_ports_of_the_nics_own_choice_are_pinned_to_the_plans_paths(tmp_path, start_controller):
     more = "nics: {chooses_ports: true}"
     text = TEXT.format(spines=2, more=more)

@@ -49,6 +49,7 @@ def test_switches_are_programmed_over_mutual_tls(pki, topology, start_controller
         eventually(lambda: trusted.says(f"switch leaf1: port {port} (to spine1) is down"))
 
 
+@pytest.mark.slow
 def test_a_controller_without_a_certificate_is_not_let_in(pki, topology, start_controller):
     tls = Tls.read(str(pki / "one.pem"), str(pki / "one.key"), str(pki / "ca.pem"), client_auth=True)
     with running(topology, partial(serve, tls=tls)) as fabric:
@@ -57,6 +58,7 @@ def test_a_controller_without_a_certificate_is_not_let_in(pki, topology, start_c
         assert not stranger.says("is in service")
 
 
+@pytest.mark.slow
 def test_certificates_are_read_when_a_session_begins(pki, topology, start_controller):
     tls = Tls.read(str(pki / "one.pem"), str(pki / "one.key"), str(pki / "ca.pem"), client_auth=True)
     openssl(

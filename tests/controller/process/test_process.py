@@ -253,7 +253,7 @@ POLICY = Policy("breaks:POLICY", routing=Breaks())
     ("name", "why"),
     [
         ("raises", "cannot be planned"),
-        ("kills", "the worker process died 3 times"),
+        pytest.param("kills", "the worker process died 3 times", marks=pytest.mark.slow),
         pytest.param("never-ends", "plan took longer than 10 s of processor time", marks=pytest.mark.slow),
     ],
 )

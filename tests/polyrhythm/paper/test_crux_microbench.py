@@ -134,6 +134,7 @@ def test_nothing_is_above_the_optimum_and_easy_cases_are_left_out(monkeypatch: p
     assert [measure(1, number) for number in range(15)] == [None] * 15
 
 
+@pytest.mark.slow
 def test_the_number_of_processes_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crux_microbench, "_CHUNK", 2)
     assert collect(6, 4, 1) == collect(6, 4, 2)

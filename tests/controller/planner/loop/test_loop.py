@@ -51,6 +51,7 @@ def test_it_is_left_out_where_nobody_meets_or_somebody_is_unknown() -> None:
         assert joint(PlanInput(FABRIC, many_jobs(), POLICIES[name], 0)).found is None
 
 
+@pytest.mark.slow
 def test_plans_come_to_rest() -> None:
     """Planning again may go on from the plan in force, if that gains; soon nothing does, at any time."""
     inputs = PlanInput(FABRIC, many_jobs(), OURS, 5, seed=1)
