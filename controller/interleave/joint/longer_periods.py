@@ -84,11 +84,11 @@ def overlapping_timings(
     and jitter brings them together: the slower worker of each decides when it sends again.
     """
     cache = cache or rotation_cache_of(instance)
-    parts = components(shared_links(instance, path_choice))
-    for wider in _OVERLAPPING:
+    parts = [(c, _busiest_periods(instance, c)) for c in components(shared_links(instance, path_choice))]
+    for k in range(len(_OVERLAPPING)):
         timings: dict[str, JobTiming] = {}
-        for component in parts:
-            periods = _busiest_periods(instance, component, wider)
+        for component, offered in parts:
+            periods = offered[k]
             if periods is not None:
                 shifts = cache.shifts_that_overlap_least(component, periods)
                 timings |= {n: (t, shifts[n]) for n, t in periods.items()}
@@ -96,19 +96,22 @@ def overlapping_timings(
             yield tuple(timings.get(p.name, UNSCHEDULED) for p in instance.jobs)
 
 
-def _busiest_periods(instance: Instance, links: Sequence[SharedLink], wider: float) -> dict[str, int] | None:
-    """`wider` times the shortest periods that keep most GPUs busy; None if a job's would be too long, or if
-    there are too many jobs."""
+def _busiest_periods(instance: Instance, links: Sequence[SharedLink]) -> list[dict[str, int] | None]:
+    """By factor of _OVERLAPPING: so many times the shortest periods that keep most GPUs busy; None if a job's
+    would be too long, or if there are too many jobs."""
     by_name = {p.name: p for p in instance.jobs}
     names = list(dict.fromkeys(j for link in links for j in link.demands))
     if not 2 <= len(names) <= _MOST_JOBS:
-        return None
+        return [None] * len(_OVERLAPPING)
     sets = _exclusive_sets(links, names)
-    offered = [dict(zip(names, r, strict=True)) for r in _repeats(by_name, names)]
-    found = [_periods(links, sets, repeats, by_name, wider) for repeats in offered]
+    offered = [dict(zip(names, r, strict=True)) for r in dict.fromkeys(_repeats(by_name, names))]
     longest = {p.name: instance.longest_period(j) for j, p in enumerate(instance.jobs)}
-    allowed = [periods for periods in found if all(t <= longest[n] for n, t in periods.items())]
-    return max(allowed, key=lambda periods: _busy(by_name, periods), default=None)
+    busiest = []
+    for wider in _OVERLAPPING:
+        found = [_periods(links, sets, repeats, by_name, wider) for repeats in offered]
+        allowed = [periods for periods in found if all(t <= longest[n] for n, t in periods.items())]
+        busiest.append(max(allowed, key=lambda periods: _busy(by_name, periods), default=None))
+    return busiest
 
 
 def _without(
