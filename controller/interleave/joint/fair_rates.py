@@ -14,6 +14,10 @@ EMPTY_TRIP = 25 / 40
 """The round trip through empty queues, in the time in which a sender at line rate fills its window
 (`hostagent.nic.dcqcn`: 25 of 40 packets)."""
 
+NIC_WAIT = 0.36
+"""The part of `queued` by which a full NIC delays a flow that also waits in a queue. Chosen: on the emulated
+NICs such a flow gets 0.80 of one that waits in the queue alone."""
+
 
 def fair_rates(
     room: Sequence[float],
@@ -36,18 +40,19 @@ def fair_rates(
     A window of packets makes a round trip through all queues on its path. So a flow through two full queues
     gets less than one that waits in one of them only, and a flow through three still less; marks add up in
     the same way (DCQCN's multi-bottleneck case: Zhu et al., SIGCOMM 2015). With 1 / share as the round trip
-    through one queue, this multiplies the weight of such a flow by `behind`.
+    through one queue, this multiplies the weight of such a flow by `behind`. A NIC that flows share fills no
+    queue. But a flow that both hold back gets less too: when its marks let it send faster, its NIC does not.
     """
     narrow = _narrow(room, flows, caps, links)
     rates, shares, alone = _filled(room, flows, weights, caps, narrow, queues)
     lower, fewer = list(weights), False
     for s, own in enumerate(narrow):
-        full = [shares[k] for k in own if alone[k]]
-        if len(full) > 1:
-            least, trips = math.inf, 0.0
-            for share in full:
-                least = min(least, share)
-                trips += queued(share, caps[s])
+        full = [k for k in own if alone[k]]
+        least = min((shares[k] for k in full if queues[k]), default=math.inf)
+        if len(full) > 1 and least < math.inf:
+            trips = 0.0
+            for k in full:
+                trips += queued(shares[k], caps[s]) * (1.0 if queues[k] else NIC_WAIT)
             part = behind(least, trips - queued(least, caps[s]), rates[s] / weights[s])
             lower[s] *= part
             fewer |= part < 1
@@ -77,8 +82,9 @@ def _filled(
     narrow: Sequence[Sequence[int]],
     queues: Sequence[bool],
 ) -> tuple[list[float], list[float], list[bool]]:
-    """Max-min fair rates by stream. By link: the share at which it was filled, and whether it is a queue that
-    alone stops some stream: where all streams of a link are stopped by another one too, no queue grows."""
+    """Max-min fair rates by stream. By link: the share at which it was filled, and whether it alone stops
+    some stream: where all streams of a link are stopped by another one too, no queue grows. A NIC alone stops
+    a stream that no queue does."""
     free, rates, rising = list(room), [0.0] * len(flows), list(range(len(flows)))
     shares, alone = [math.inf] * len(room), [False] * len(room)
     while rising:
@@ -100,9 +106,11 @@ def _filled(
                 still.append(s)
                 continue
             rates[s] = weights[s] * water[s]
-            waits = [k for k in full if queues and queues[k] and share[k] > 0]
-            for k in waits:
+            there = [k for k in full if queues and share[k] > 0]
+            waits = [k for k in there if queues[k]] or there
+            for k in there:
                 shares[k] = share[k]
+            for k in waits:
                 alone[k] = alone[k] or (not capped and len(waits) == 1)
             for k in narrow[s]:
                 free[k] = max(0.0, free[k] - flows[s] * rates[s])

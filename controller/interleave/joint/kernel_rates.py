@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from controller.interleave.joint import fair_rates
-from controller.interleave.joint.fair_rates import FULL
+from controller.interleave.joint.fair_rates import FULL, NIC_WAIT
 from controller.interleave.joint.fluid import DONE_BITS, STAIRS
 from controller.interleave.joint.fluid_arrays import FluidArrays
 from controller.interleave.joint.kernel_state import FluidState, inlined
@@ -103,18 +103,24 @@ def _fill(x: FluidArrays, y: FluidState, level: int, streams: int, links: int, w
         for i in range(left):
             s = rising[i]
             capped = water[s] >= cap[s]
-            stops, waits, last = capped, 0, 0
+            stops, waits, last, nics, nic = capped, 0, 0, 0, 0
             for n in range(x.at[s], x.at[s + 1]):
                 k = x.link[n]
                 if lowest[k] >= share[k] * (1 - FULL):
                     stops = True
-                    if x.queues[k] and share[k] > 0:
+                    if share[k] > 0:
                         y.filled[k] = share[k]
-                        waits += 1
-                        last = k
+                        if x.queues[k]:
+                            waits += 1
+                            last = k
+                        else:
+                            nics += 1
+                            nic = k
             if stops:
                 if waits == 1 and not capped:
                     y.alone[last] = True
+                elif waits == 0 and nics == 1 and not capped:
+                    y.alone[nic] = True
                 rate = weight[s] * water[s]
                 y.found[s] = rate
                 for n in range(x.at[s], x.at[s + 1]):
@@ -158,9 +164,10 @@ def _fair(x: FluidArrays, y: FluidState, level: int, streams: int, links: int, n
             k = x.link[n]
             if y.alone[k]:
                 full += 1
-                least = min(least, y.filled[k])
-                trips += _queued(y.filled[k], cap)
-        if full > 1:
+                trips += _queued(y.filled[k], cap) * (1.0 if x.queues[k] else NIC_WAIT)
+                if x.queues[k]:
+                    least = min(least, y.filled[k])
+        if full > 1 and least < np.inf:
             part = _behind(least, trips - _queued(least, cap), y.found[s] / y.weight[s])
             lower |= part < 1.0
             y.weight[s] *= part
