@@ -18,7 +18,7 @@ from typing import Any
 from polyrhythm.folder_lock import FolderInUseError, alone_in
 from polyrhythm.paper.battery_generator import MOST_JOBS, BatteryScenario, draw
 from polyrhythm.paper.battery_metrics import UNEQUAL, totals
-from polyrhythm.paper.battery_rows import ALONE, DRAWS, ECMP, OURS, POLICIES, scenario_row
+from polyrhythm.paper.battery_rows import ALONE, DRAWS, ECMP, OURS, POLICIES, draw_names, scenario_row
 from polyrhythm.paper.battery_sessions import PROGRAM, SESSIONS, SessionRunner, Task, battery_jobs
 from polyrhythm.paper.charts import draw_cdf
 from polyrhythm.paper.resumable import LINES_S, kept, write_rows
@@ -77,7 +77,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=integer(1, DRAWS),
         default=DRAWS,
         metavar="N",
-        help=f"sessions under ECMP, each with other source ports, 1 to {DRAWS} (default {DRAWS})",
+        help="sessions under ECMP and under the default policy, each with other source ports, marks and "
+        f"jitter, 1 to {DRAWS} (default {DRAWS})",
     )
     add(
         "--jobs",
@@ -105,7 +106,8 @@ def _rivals(text: str) -> tuple[str, ...]:
 
 def _session_names(args: argparse.Namespace) -> list[str]:
     """The sessions of each scenario, in the order of SESSIONS."""
-    wanted = {ALONE, OURS, *args.policies, *(f"{ECMP}-{k}" for k in range(args.draws))}
+    names = (ECMP, *args.policies, OURS)
+    wanted = {ALONE, *(session for name in names for session in draw_names(name, args.draws))}
     return [name for name in SESSIONS if name in wanted]
 
 
@@ -269,8 +271,8 @@ def to_text(report: Mapping[str, Any]) -> str:
     head = f"{'scenario':>8} {'kind':12} {'jobs':>4} {'alone %':>8} {'ECMP %':>7}"
     policies = _policies(report["rows"])
     lines = [
-        f"battery of seed {report['seed']}: GPU utilisation alone and under ECMP (mean), gain over "
-        "ECMP in %, and the worst job's iteration over its one under ECMP",
+        f"battery of seed {report['seed']}: GPU utilisation alone and under ECMP, gain over ECMP in %, and "
+        f"the worst job's iteration over its one under ECMP; means of the draws of ECMP and {OURS}",
         head + "".join(f" {name + ' %':>13}" for name in policies) + f" {'worst job':>10}  {'judge %':>7}",
     ]
     for row in report["rows"]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, pairwise
+from itertools import chain, combinations, pairwise
 from math import sqrt
 from statistics import fmean, stdev
 from typing import Any
@@ -46,8 +46,8 @@ class BatteryJob:
 
 @dataclass(frozen=True, slots=True)
 class SpanFigures:
-    """The mean iteration times of one session in one span in ms, by job, the GPU utilisation, 0 to 1, and the
-    lengths of the whole iterations in ms, by job."""
+    """The mean iteration times in one span in ms, by job, the GPU utilisation, 0 to 1, and the lengths of the
+    whole iterations in ms, by job. Of one session, or of several draws (`over_draws`)."""
 
     mean_ms: Mapping[str, float]
     utilisation: float
@@ -111,6 +111,19 @@ def span_figures(
     return found
 
 
+def over_draws(draws: Sequence[Sequence[SpanFigures]]) -> list[SpanFigures]:
+    """The figures of each span over the draws of a session: the means of the means and of the utilisation,
+    and the iterations of all draws."""
+    return [
+        SpanFigures(
+            {name: fmean(each.mean_ms[name] for each in span) for name in span[0].mean_ms},
+            fmean(each.utilisation for each in span),
+            {name: tuple(chain(*(each.lengths_ms[name] for each in span))) for name in span[0].lengths_ms},
+        )
+        for span in zip(*draws, strict=True)
+    ]
+
+
 def overall_utilisation(jobs: Sequence[BatteryJob], spans: Sequence[Span], by_span: Sequence[float]) -> float:
     """The utilisation over all spans. Each counts by its measured time and the GPUs of its jobs."""
     gpus = {j.name: j.gpus for j in jobs}
@@ -129,20 +142,17 @@ def _t_95(freedom: int) -> float:
     return _T_95[min(freedom, len(_T_95)) - 1]
 
 
-def worst_ratio(ecmp: Sequence[Sequence[SpanFigures]], ours: Sequence[SpanFigures]) -> tuple[float, str]:
-    """The largest mean iteration over the mean of the same job's under ECMP in the same span, and the job.
-
-    `ecmp` holds the spans of each draw.
-    """
+def worst_ratio(ecmp: Sequence[SpanFigures], ours: Sequence[SpanFigures]) -> tuple[float, str]:
+    """The largest mean iteration over that of the same job under ECMP in the same span, and the job."""
     return max(
-        (own.mean_ms[name] / fmean(draw[k].mean_ms[name] for draw in ecmp), name)
-        for k, own in enumerate(ours)
+        (own.mean_ms[name] / other.mean_ms[name], name)
+        for own, other in zip(ours, ecmp, strict=True)
         for name in own.mean_ms
     )
 
 
 def twins_apart(
-    jobs: Sequence[BatteryJob], figures: SpanFigures, contended: Mapping[str, frozenset[Any]]
+    jobs: Sequence[BatteryJob], figures: SpanFigures, contended: Mapping[str, object]
 ) -> list[TwinsApart]:
     """Pairs of twins whose mean iterations differ by more than a factor of UNEQUAL.
 

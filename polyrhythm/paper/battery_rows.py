@@ -17,6 +17,7 @@ from polyrhythm.paper.battery_metrics import (
     BatteryJob,
     SpanFigures,
     half_interval,
+    over_draws,
     overall_utilisation,
     span_figures,
     twins_apart,
@@ -29,7 +30,7 @@ OURS = "polyrhythm"
 POLICIES = {"crux": "crux", "cassini": "cassini", "mltcp-dcqcn": "mltcp", OURS: OURS}
 """The columns of the report after ECMP, and the policy of each."""
 DRAWS = 3
-"""Sessions under ECMP, each with other source ports."""
+"""Sessions under ECMP and under OURS, each with another seed: source ports, marks, jitter."""
 
 
 def scenario_row(
@@ -37,54 +38,75 @@ def scenario_row(
 ) -> dict[str, Any]:
     """The figures of a scenario.
 
-    `sessions` has what was recorded in each session (`battery_sessions.record`): "alone", "ecmp-0" and maybe
-    other draws, OURS, and maybe other keys of POLICIES. Utilisations are 0 to 1, gains in percent of ECMP's
-    mean.
+    `sessions` has what was recorded in each session (`battery_sessions.record`): "alone", "ecmp-0",
+    "polyrhythm-0" and maybe other draws, and maybe other keys of POLICIES. All figures of ECMP and OURS are
+    means of their draws. Utilisations are 0 to 1, gains in percent of ECMP's mean.
     """
     spans = scenario.spans
-    found = {
-        name: span_figures(jobs, spans, session["ends_ms"])
-        for name, session in sessions.items()
-        if name != ALONE
+    draws = {name: _draws_of(name, sessions) for name in (ECMP, *POLICIES)}
+    by_draw = {
+        name: [span_figures(jobs, spans, session["ends_ms"]) for session in own]
+        for name, own in draws.items()
+        if own
     }
-    draws = [figures for name, figures in found.items() if name.startswith(f"{ECMP}-")]
+    found = {name: over_draws(figures) for name, figures in by_draw.items()}
     policies = [name for name in POLICIES if name in found]
     alone_ms = sessions[ALONE]["mean_ms"]
     alone = overall_utilisation(jobs, spans, [_used(jobs, span, alone_ms) for span in spans])
-    ecmp_draws = [overall_utilisation(jobs, spans, [f.utilisation for f in draw]) for draw in draws]
-    ecmp, interval = fmean(ecmp_draws), half_interval(ecmp_draws)
-    used = {name: overall_utilisation(jobs, spans, [f.utilisation for f in found[name]]) for name in policies}
-    best = max([ecmp, *(value for name, value in used.items() if name != OURS)])
-    worst = {name: worst_ratio(draws, found[name]) for name in policies}
+    used = {name: overall_utilisation(jobs, spans, [f.utilisation for f in found[name]]) for name in found}
+    ecmp = used[ECMP]
+    interval = half_interval(
+        [overall_utilisation(jobs, spans, [f.utilisation for f in draw]) for draw in by_draw[ECMP]]
+    )
+    worst = {name: worst_ratio(found[ECMP], found[name]) for name in policies}
     ratio, loser = worst[OURS]
+    best = max(value for name, value in used.items() if name != OURS)
     kept = max([ecmp, *(used[name] for name in policies if name != OURS and worst[name][0] <= IN_FLOOR)])
-    plan, last = sessions[OURS]["plan"], found[OURS][-1]
-    contended = _contended(scenario, plan)
+    plans = [session["plan"] for session in draws[OURS]]
+    contended = _contended_in_all(scenario, plans)
     return {
         "number": scenario.number,
         "name": scenario.name,
         "kind": scenario.kind,
         "jobs": len(jobs),
         "spans": len(spans),
-        "gpu_utilisation": {ALONE: alone, ECMP: ecmp, **used},
+        "gpu_utilisation": {ALONE: alone, **used},
         "ecmp_interval": interval,
         "ecmp_loss_pct": 100 * (1 - ecmp / alone),
-        "gain_pct": {name: 100 * (value / ecmp - 1) for name, value in used.items()},
+        "gain_pct": {name: 100 * (used[name] / ecmp - 1) for name in policies},
         "worse_than_ecmp": used[OURS] < ecmp * (1 - WORSE) and used[OURS] < ecmp - interval,
         "worse_than_best": used[OURS] < best * (1 - BELOW_BEST),
         "worse_than_best_in_floor": used[OURS] < kept * (1 - BELOW_BEST),
         "worst_job": {"job": loser, "ratio": ratio},
         "worst_ratio": {name: each for name, (each, _) in worst.items()},
-        "twins_apart": [asdict(pair) for pair in twins_apart(jobs, last, contended)],
-        "judge": _judge(jobs, spans[-1], plan, last.utilisation),
-        "mean_iteration_ms": _means(jobs, draws, found, alone_ms, plan),
+        "twins_apart": [asdict(pair) for pair in twins_apart(jobs, found[OURS][-1], contended)],
+        "judge": _judge(jobs, spans[-1], plans, found[OURS][-1].utilisation),
+        "mean_iteration_ms": _means(jobs, found, alone_ms, plans),
         "notes": {name: session["notes"] for name, session in sessions.items() if session["notes"]},
         "deterministic": all(session["deterministic"] for session in sessions.values()),
     }
 
 
+def draw_names(name: str, draws: int) -> list[str]:
+    """The sessions of `name` (ECMP or a key of POLICIES): one for each draw of ECMP and OURS, else one."""
+    return [f"{name}-{k}" for k in range(draws)] if name in (ECMP, OURS) else [name]
+
+
+def _draws_of(name: str, sessions: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """What was recorded in the sessions of `name`, by draw."""
+    return [sessions[each] for each in draw_names(name, DRAWS) if each in sessions]
+
+
 def _used(jobs: Sequence[BatteryJob], span: Span, mean_ms: Mapping[str, float]) -> float:
     return utilisation([j for j in jobs if j.name in span.jobs], mean_ms)
+
+
+def _contended_in_all(
+    scenario: BatteryScenario, plans: Sequence[Mapping[str, Any] | None]
+) -> dict[str, tuple[frozenset[Link], ...]]:
+    """The contended links of each job of the last span, under each plan."""
+    each = [_contended(scenario, plan) for plan in plans]
+    return {name: tuple(contended[name] for contended in each) for name in scenario.spans[-1].jobs}
 
 
 def _contended(scenario: BatteryScenario, plan: Mapping[str, Any] | None) -> dict[str, frozenset[Link]]:
@@ -116,16 +138,17 @@ def _contended(scenario: BatteryScenario, plan: Mapping[str, Any] | None) -> dic
 
 
 def _judge(
-    jobs: Sequence[BatteryJob], span: Span, plan: Mapping[str, Any] | None, measured: float
+    jobs: Sequence[BatteryJob], span: Span, plans: Sequence[Mapping[str, Any] | None], measured: float
 ) -> dict[str, float | None]:
-    """The GPU utilisation that the plan expects in the last span, beside the measured one.
+    """The GPU utilisation that the plans of the draws expect in the last span (mean), beside the measured
+    one.
 
-    None where the plan does not say what iteration it expects of a job.
+    None where a plan does not say what iteration it expects of a job.
     """
-    expected_ms = _expected_ms(plan)
-    if any(name not in expected_ms for name in span.jobs):
+    each = [_expected_ms(plan) for plan in plans]
+    if any(name not in expected_ms for expected_ms in each for name in span.jobs):
         return {"expected": None, "measured": measured, "error_pct": None}
-    expected = _used(jobs, span, expected_ms)
+    expected = fmean(_used(jobs, span, expected_ms) for expected_ms in each)
     return {"expected": expected, "measured": measured, "error_pct": 100 * (expected / measured - 1)}
 
 
@@ -137,26 +160,20 @@ def _expected_ms(plan: Mapping[str, Any] | None) -> dict[str, float]:
 
 def _means(
     jobs: Sequence[BatteryJob],
-    draws: Sequence[Sequence[SpanFigures]],
     found: Mapping[str, Sequence[SpanFigures]],
     alone_ms: Mapping[str, float],
-    plan: Mapping[str, Any] | None,
+    plans: Sequence[Mapping[str, Any] | None],
 ) -> dict[str, dict[str, Any]]:
     """For each job its mean iteration in ms: alone, in each span under ECMP and each policy, and expected by
-    our last plan.
+    our last plans (mean of the draws).
 
-    None: the job is not there in this span, or the plan does not say what it expects.
+    None: the job is not there in this span, or a plan does not say what it expects.
     """
-    expected_ms = _expected_ms(plan)
+    each = [_expected_ms(plan) for plan in plans]
     rows: dict[str, dict[str, Any]] = {}
     for job in jobs:
-        name = job.name
-        ecmp = [
-            fmean(f.mean_ms[name] for f in each) if name in each[0].mean_ms else None
-            for each in zip(*draws, strict=True)
-        ]
-        by_policy = {
-            policy: [f.mean_ms.get(name) for f in found[policy]] for policy in POLICIES if policy in found
-        }
-        rows[name] = {ALONE: alone_ms[name], ECMP: ecmp, **by_policy, "expected": expected_ms.get(name)}
+        measured = {name: [f.mean_ms.get(job.name) for f in figures] for name, figures in found.items()}
+        known = all(job.name in expected_ms for expected_ms in each)
+        expected = fmean(expected_ms[job.name] for expected_ms in each) if known else None
+        rows[job.name] = {ALONE: alone_ms[job.name], **measured, "expected": expected}
     return rows

@@ -14,7 +14,7 @@ from typing import Any
 from polyrhythm.fabric.jobs import FIRST_START_NS
 from polyrhythm.paper.battery_generator import BatteryScenario
 from polyrhythm.paper.battery_metrics import BatteryJob
-from polyrhythm.paper.battery_rows import ALONE, DRAWS, ECMP, POLICIES
+from polyrhythm.paper.battery_rows import ALONE, DRAWS, ECMP, POLICIES, draw_names
 from polyrhythm.paper.resumable import append_row
 from polyrhythm.run.figures import MeasuredIteration, job_figures
 from polyrhythm.run.processes import RunError
@@ -35,9 +35,16 @@ PROGRAM = (
     "topo",
 )
 """The sources on which a session depends."""
-SESSIONS: Mapping[str, str] = {ALONE: "routing", **{f"{ECMP}-{k}": ECMP for k in range(DRAWS)}, **POLICIES}
-"""The sessions of a scenario, and the policy of each. A job alone has the best paths: under ECMP the flows of
-one ring may meet, and the profile would be that of one draw."""
+SESSIONS: Mapping[str, tuple[str, int]] = {
+    ALONE: ("routing", 0),
+    **{
+        session: (policy, k)
+        for name, policy in ({ECMP: ECMP} | POLICIES).items()
+        for k, session in enumerate(draw_names(name, DRAWS))
+    },
+}
+"""The sessions of a scenario: the policy of each, and its draw. A job alone has the best paths: under ECMP
+the flows of one ring may meet, and the profile would be that of one draw."""
 
 Task = tuple[int, int, int, str]
 """Seed of the battery, most jobs of a scenario, number of the scenario, session."""
@@ -120,10 +127,10 @@ class SessionRunner:
         task = self.task(scenario, name)
         if task in self.rows:
             return True
-        draw = int(name.removeprefix(f"{ECMP}-")) if name.startswith(f"{ECMP}-") else 0
+        policy, draw = SESSIONS[name]
         spec = SessionSpec(
             scenario=file,
-            policy=SESSIONS[name],
+            policy=policy,
             mode="alone" if name == ALONE else "together",
             seed=session_seed(self.seed, scenario.number, draw),
             workdir=file.parent / name,
@@ -158,7 +165,7 @@ async def _together(work: Sequence[Coroutine[Any, Any, object]]) -> None:
 
 
 def session_seed(seed: int, number: int, draw: int) -> int:
-    """The seed of a session: of jitter, marks and source ports. Only the draws of ECMP differ in it."""
+    """The seed of a session: of jitter, marks and source ports. Only the draws of a policy differ in it."""
     return 100_000 * seed + 10 * number + draw
 
 

@@ -28,7 +28,7 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.slow
 def test_twelve_scenarios(tmp_path: Path) -> None:
-    """Of at most three jobs, and without the other policies, which the next test has: 36 sessions, not 96."""
+    """Of at most three jobs, and without the other policies, which the next test has: 36 sessions, not 120."""
     few = ["--seed", "28", "--most-jobs", "3", "--policies", "none", "--draws", "1"]
     done = subprocess.run(
         [*COMMAND, *few, "--count", "12", "--out", str(tmp_path)], capture_output=True, text=True, check=False
@@ -50,7 +50,8 @@ def test_twelve_scenarios(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_killed_battery_goes_on_and_leaves_no_process(tmp_path: Path) -> None:
-    command = [*COMMAND, "--count", "1", "--out", str(tmp_path / "killed")]
+    one = [*COMMAND, "--count", "1", "--draws", "1"]
+    command = [*one, "--out", str(tmp_path / "killed")]
     rows = tmp_path / "killed" / "sessions-1-4.jsonl"
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -69,7 +70,7 @@ def test_a_killed_battery_goes_on_and_leaves_no_process(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert set(kept) <= set(rows.read_text().splitlines())
     whole = subprocess.run(
-        [*COMMAND, "--count", "1", "--jobs", "1", "--out", str(tmp_path / "whole")],
+        [*one, "--jobs", "1", "--out", str(tmp_path / "whole")],
         capture_output=True,
         text=True,
         check=False,
@@ -98,7 +99,7 @@ def test_ctrl_c_ends_all_sessions(tmp_path: Path) -> None:
     os.killpg(process.pid, signal.SIGINT)
     out, said = process.communicate(timeout=120)
     assert (process.returncode, out) == (130, "")
-    assert re.search(r"stopped after [1-7] of 8 sessions", said)
+    assert re.search(r"stopped after [1-9] of 10 sessions", said)
     assert "Traceback" not in said
     assert not any(_runs(pid) for pid in children)
 

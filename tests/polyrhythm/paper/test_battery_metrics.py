@@ -14,6 +14,7 @@ from polyrhythm.paper.battery_metrics import (
     TwinsApart,
     half_interval,
     mean_iteration_ms,
+    over_draws,
     overall_utilisation,
     span_figures,
     totals,
@@ -74,8 +75,18 @@ def test_the_worst_job_is_found_in_any_span() -> None:
         [figures(a=100, b=100), figures(a=200)],
         [figures(a=120, b=100), figures(a=200)],
     ]
-    assert worst_ratio(ecmp, [figures(a=110, b=90), figures(a=300)]) == (1.5, "a")
-    assert worst_ratio(ecmp, [figures(a=110, b=170), figures(a=300)]) == (1.7, "b")
+    mean = over_draws(ecmp)
+    assert worst_ratio(mean, [figures(a=110, b=90), figures(a=300)]) == (1.5, "a")
+    assert worst_ratio(mean, [figures(a=110, b=170), figures(a=300)]) == (1.7, "b")
+
+
+def test_the_figures_of_draws_are_means_over_all_their_iterations() -> None:
+    first = [SpanFigures({"a": 100.0}, 0.6, {"a": (90.0, 110.0)}), SpanFigures({"b": 50.0}, 0.5, {"b": ()})]
+    second = [SpanFigures({"a": 130.0}, 0.4, {"a": (130.0,)}), SpanFigures({"b": 70.0}, 0.5, {"b": (70.0,)})]
+    assert over_draws([first, second]) == [
+        SpanFigures({"a": 115.0}, 0.5, {"a": (90.0, 110.0, 130.0)}),
+        SpanFigures({"b": 60.0}, 0.5, {"b": (70.0,)}),
+    ]
 
 
 def test_twins() -> None:

@@ -63,7 +63,7 @@ def row(ours: Mapping[str, Any], crux: Mapping[str, Any] | None = None) -> dict[
     return scenario_row(
         scenario(),
         JOBS,
-        {"alone": alone, **draws, "crux": crux or session(125, 125), **others, "polyrhythm": ours},
+        {"alone": alone, **draws, "crux": crux or session(125, 125), **others, "polyrhythm-0": ours},
     )
 
 
@@ -106,6 +106,26 @@ def test_a_loss() -> None:
     assert found["judge"]["error_pct"] == pytest.approx(100 / 3)
 
 
+def test_the_figures_of_several_draws_are_their_means() -> None:
+    alone = {"mean_ms": {"a": 100.0, "b": 100.0}, "profiles": {}, "notes": [], "deterministic": True}
+    sessions = {f"ecmp-{k}": session(125, 125) for k in range(3)} | {"alone": alone}
+    one, other = plan("spine1", "spine1"), plan("spine1", "spine2", 125.0, 125.0)
+    sessions["polyrhythm-0"] = session(100, 125, one)
+    sessions["polyrhythm-1"] = session(125, 100, one)
+    found = scenario_row(scenario(), JOBS, sessions)
+    assert found["gpu_utilisation"]["polyrhythm"] == pytest.approx(0.54)
+    assert found["mean_iteration_ms"]["a"]["polyrhythm"] == [pytest.approx(112.5)]
+    assert found["worst_job"]["ratio"] == pytest.approx(0.9)
+    # In each draw the twins are 25 % apart, in the mean they are not.
+    assert found["twins_apart"] == []
+    sessions["polyrhythm-1"] = session(100, 125, other)
+    found = scenario_row(scenario(), JOBS, sessions)
+    # The plans expect 0.54 and 0.48.
+    assert found["judge"]["expected"] == pytest.approx(0.51)
+    assert found["mean_iteration_ms"]["a"]["expected"] == pytest.approx(112.5)
+    assert [pair["slower"] for pair in found["twins_apart"]] == ["b"]
+
+
 def test_the_best_policy_may_have_broken_the_floor() -> None:
     found = row(session(125, 125, plan("spine1", "spine2")), crux=session(100, 200))
     assert found["worst_ratio"]["crux"] == pytest.approx(1.6)
@@ -117,7 +137,7 @@ def test_the_best_policy_may_have_broken_the_floor() -> None:
 
 def test_a_loss_within_the_spread_of_ecmp_is_none() -> None:
     sessions = {f"ecmp-{k}": session(each, each) for k, each in enumerate((100, 125, 250))}
-    sessions |= {name: session(200, 200) for name in ("crux", "cassini", "mltcp-dcqcn", "polyrhythm")}
+    sessions |= {name: session(200, 200) for name in ("crux", "cassini", "mltcp-dcqcn", "polyrhythm-0")}
     sessions["alone"] = {"mean_ms": {"a": 100.0, "b": 100.0}, "notes": [], "deterministic": True}
     found = scenario_row(scenario(), JOBS, sessions)
     assert found["gain_pct"]["polyrhythm"] < -20
@@ -157,7 +177,7 @@ def test_a_third_job_makes_strangers_of_twins() -> None:
     both["flows"] += [{"flow": "c/h5>h6", "path": path}, {"flow": "c/h6>h5", "path": path[::-1]}]
     sessions = {f"ecmp-{k}": recorded(125) for k in range(3)}
     sessions |= {name: recorded(125) for name in ("crux", "cassini", "mltcp-dcqcn")}
-    sessions["polyrhythm"] = recorded(125, both)
+    sessions["polyrhythm-0"] = recorded(125, both)
     sessions["alone"] = {"mean_ms": dict.fromkeys("abc", 100.0), "notes": [], "deterministic": True}
     found = scenario_row(met, jobs, sessions)
     # c contends with a on spine1; b has a spine for itself.

@@ -76,10 +76,11 @@ def test_the_sessions_of_a_scenario(started: list[SessionSpec], tmp_path: Path) 
     assert battery(tmp_path, "--count", "1") == 0
     scenario = draw(1, 1, 3)
     assert [spec.policy for spec in started] == [
-        "routing", "ecmp", "ecmp", "ecmp", "crux", "cassini", "mltcp", "polyrhythm"
+        "routing", "ecmp", "ecmp", "ecmp", "crux", "cassini", "mltcp", *["polyrhythm"] * 3
     ]  # fmt: skip
-    assert [spec.mode for spec in started] == ["alone", *["together"] * 7]
-    assert [spec.seed for spec in started] == [100_010] * 2 + [100_011, 100_012] + [100_010] * 4
+    assert [spec.mode for spec in started] == ["alone", *["together"] * 9]
+    draws = [100_010, 100_011, 100_012]
+    assert [spec.seed for spec in started] == [100_010, *draws, *[100_010] * 3, *draws]
     # All have the same end, and announce the same profiles.
     assert {spec.until_ms for spec in started[1:]} == {scenario.spans[-1].end_ms + 100}
     assert len({spec.profiles for spec in started[1:]}) == 1
@@ -213,14 +214,16 @@ def test_fewer_sessions_are_run_first_and_all_of_them_later(
     started: list[SessionSpec], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert battery(tmp_path, "--count", "1", "--policies", "none", "--draws", "1") == 0
-    assert [spec.workdir.name for spec in started] == ["alone", "ecmp-0", "polyrhythm"]
+    assert [spec.workdir.name for spec in started] == ["alone", "ecmp-0", "polyrhythm-0"]
     (row,) = json.loads((tmp_path / "report.json").read_text())["rows"]
     assert list(row["gpu_utilisation"]) == ["alone", "ecmp", "polyrhythm"]
     assert row["ecmp_interval"] == 0
     assert "crux" not in capsys.readouterr().out
     started.clear()
     assert battery(tmp_path, "--count", "1", "--policies", "mltcp-dcqcn,crux") == 0
-    assert sorted(spec.workdir.name for spec in started) == ["crux", "ecmp-1", "ecmp-2", "mltcp-dcqcn"]
+    assert sorted(spec.workdir.name for spec in started) == [
+        "crux", "ecmp-1", "ecmp-2", "mltcp-dcqcn", "polyrhythm-1", "polyrhythm-2"
+    ]  # fmt: skip
     started.clear()
     assert battery(tmp_path, "--count", "1", "--jobs", "1") == 0
     assert [spec.workdir.name for spec in started] == ["cassini"]
