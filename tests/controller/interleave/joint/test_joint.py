@@ -18,6 +18,7 @@ from controller.interleave.joint.instance import (
     UNSCHEDULED,
     Choice,
     Instance,
+    JobTiming,
     JointFlow,
     JointJob,
     Step,
@@ -88,6 +89,21 @@ def test_who_does_not_fit_takes_longer_turns() -> None:
     assert solved.utilisation > 1.1 * max(solved.baselines.values())
 
 
+def test_up_to_ten_jobs_of_a_link_share_it_in_time() -> None:
+    def offered(count: int) -> list[tuple[JobTiming, ...]]:
+        jobs = tuple(player(f"j{k}", 20, 100, (0,)) for k in range(count))
+        instance = Instance(jobs, (50 * G,), slowest=2.0)
+        return list(longer_period_timings(instance, (0,) * count, range(count)))
+
+    for timings in (offered(10)[0], offered(11)[0][:10]):
+        assert [period / MS for period, _ in timings] == pytest.approx([200.4] * 10)
+        assert [shift / MS for shift in sorted(shift for _, shift in timings)] == pytest.approx(
+            [20 * k for k in range(10)], abs=0.5
+        )
+    # Of eleven the last one has no slots.
+    assert {timings[10] for timings in offered(11)} == {UNSCHEDULED}
+
+
 def test_three_jobs_between_three_hosts_send_one_after_another() -> None:
     """Each link has room for its two jobs, but of the three jobs each two share a link."""
     ring = tuple(player(name, 50, 50, way) for name, way in (("a", (0, 1)), ("b", (1, 2)), ("c", (0, 2))))
@@ -119,7 +135,7 @@ def test_longer_turns_fit_every_link() -> None:
     rng = random.Random(11)
     found = 0
     for _ in range(30):
-        instance = replace(random_instance(rng, rng.randint(2, 5)), slowest=rng.choice([1.2, 2.0]))
+        instance = replace(random_instance(rng, rng.choice((2, 3, 4, 5, 10))), slowest=rng.choice([1.2, 2.0]))
         ways = tuple(rng.randrange(2) for _ in instance.flows)
         ranking = rng.sample(range(len(instance.jobs)), len(instance.jobs))
         for timings in longer_period_timings(instance, ways, ranking, uneven=rng.random() < 0.5):
