@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The emulated training loop of one worker. It stands for the GPU and the collective library.
 
-The only barrier between workers is the data dependence of the ring: a communication phase ends when the
-worker's own bytes are acknowledged and the bytes that its peers send it in that phase have arrived.
+A communication phase ends when the worker's own bytes are acknowledged and the bytes that its peers send it
+in that phase have arrived. Where the workers of the job share a barrier, it ends when that is true of all
+workers of the ring (`phase_barrier.py`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from hostagent.clock import EventClock
 from hostagent.job import IterationRecord, JobSpec, PhaseSpec
 from hostagent.nic.driver import ReceiveQueue, SendQueue
 from hostagent.pcie_transfer import PcieTransfer
+from hostagent.phase_barrier import Group, PhaseBarrier, group_of
 from hostagent.worker import ReadFabricTime
 from polyrhythm_job.schedule import UNSCHEDULED, Schedule, Slot, next_slot
 
@@ -26,7 +28,8 @@ class EmulatedWorker:
     the flows are open if that is later, or at the job's slot. `on_iteration(record)` is called at the end of
     each iteration. The compute jitter is drawn from `seed`, job and rank. Until `keep_time` is called, its
     clock shows fabric time. With `copier` its bytes reach the NIC in pieces over a PCIe link that other jobs
-    may use. Raises ValueError for a rank that the job does not have.
+    may use. `barrier` is that of all workers of the job; None: on hosts of their own they know of each other
+    only by their bytes. Raises ValueError for a rank that the job does not have.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class EmulatedWorker:
         on_done: Callable[[EmulatedWorker], None],
         seed: int = 0,
         copier: PcieTransfer | None = None,
+        barrier: PhaseBarrier | None = None,
     ) -> None:
         if not 0 <= rank < len(spec.hosts):
             raise ValueError(f"job {spec.name}: rank {rank} is not in 0-{len(spec.hosts) - 1}")
@@ -58,6 +62,8 @@ class EmulatedWorker:
         self._on_done = on_done
         self._random = Random(f"{seed}/{spec.name}/{rank}")
         self._copier = copier
+        self._barrier = barrier
+        self._groups: dict[PhaseSpec, Group] = {}
         self._schedule = UNSCHEDULED
         self._kept: Schedule | None = None
         self._slot = Slot()
@@ -111,7 +117,7 @@ class EmulatedWorker:
     def on_bytes(self, queue: ReceiveQueue, size: int) -> None:
         """Bytes of an incoming flow have arrived. They may belong to a phase that has not begun here yet."""
         if self._communicating and not self._unacked and queue.bytes >= self._owed[queue.flow]:
-            self._check_barrier()
+            self._check_bytes()
 
     def stop(self) -> None:
         """End the loop now. The iteration under way is not reported."""
@@ -214,7 +220,7 @@ class EmulatedWorker:
             else:
                 for qp, size in sizes:
                     qp.post(size, lambda: self._acked(token), phase.rate_bps)
-        self._check_barrier()
+        self._check_bytes()
 
     def _copy(
         self, copier: PcieTransfer, sizes: Sequence[tuple[SendQueue, int]], rate_bps: int, token: int
@@ -237,12 +243,26 @@ class EmulatedWorker:
     def _acked(self, token: int) -> None:
         if token == self._token:
             self._unacked -= 1
-            self._check_barrier()
+            self._check_bytes()
 
-    def _check_barrier(self) -> None:
+    def _check_bytes(self) -> None:
         if self._unacked or any(queue.bytes < self._owed[queue.flow] for queue in self._in):
             return
         self._communicating = False
+        if self._barrier is None:
+            self._end_phase(self._token)
+        else:
+            group = self._group(self._phases[self._phase])
+            self._barrier.wait(group, self.rank, partial(self._end_phase, self._token))
+
+    def _group(self, phase: PhaseSpec) -> Group:
+        if phase not in self._groups:
+            self._groups[phase] = group_of(self.spec, phase, self.rank)
+        return self._groups[phase]
+
+    def _end_phase(self, token: int) -> None:
+        if token != self._token:
+            return
         now = self._clock.now
         phase = self._phases[self._phase]
         self._spans.append((self._phase_start - self._start, now - self._start))

@@ -17,6 +17,7 @@ from hostagent.nic.dcqcn import DcqcnProfile
 from hostagent.nic.emulated import EmulatedNic
 from hostagent.nic.roce import overhead_bytes
 from hostagent.pcie_transfer import EmulatedPcieLink
+from hostagent.phase_barrier import PhaseBarrier
 
 JOIN_LEAD_NS = 15_000_000
 """How long before its start a worker joins. Chosen: the answer deadline (10 ms) and the control delays fit
@@ -113,11 +114,13 @@ class EmulatedHost:
         start_jitter_ns: int = 0,
         join_lead_ns: int = JOIN_LEAD_NS,
         on_iteration: Callable[[IterationRecord], None] | None = None,
+        barrier: PhaseBarrier | None = None,
     ) -> EmulatedWorker:
         """Run a worker from `start_ns` plus a uniform draw of up to `start_jitter_ns`.
 
         It joins `join_lead_ns` before `start_ns`, or now if that is past. `iterations` 0: until it is
         stopped. `on_iteration` is called for each finished iteration, after the report to the controller.
+        `barrier`: that of the job's workers on all hosts, if they have one.
         Raises ValueError for a worker that does not belong to this host, or runs already.
         """
         worker = EmulatedWorker(
@@ -130,6 +133,7 @@ class EmulatedHost:
             on_done=self.agent.job_left,
             seed=self._seed,
             copier=None if spec.pcie is None else self._pcie_link(spec.pcie).copier(),
+            barrier=barrier,
         )
         if spec.increase_timer != 1.0:
             self.nic.set_increase_timer(spec.name, spec.increase_timer)

@@ -19,6 +19,7 @@ from hostagent.job import (
     PhaseSpec,
     one_or_each,
 )
+from hostagent.phase_barrier import PhaseBarrier
 from polyrhythm.fabric.assembly import EmbeddedFabric
 from polyrhythm.fabric.parent_messages import session_result
 from polyrhythm.fabric.presence import Presence
@@ -197,6 +198,7 @@ class JobRunner:
 
     def _start(self, job: _RunningJob) -> None:
         ends = self._alone or job.workload.leaves
+        barrier = PhaseBarrier()
         for rank, host in enumerate(job.spec.hosts):
             self._fabric.hosts[host].add_worker(
                 job.spec,
@@ -205,6 +207,7 @@ class JobRunner:
                 (job.target or 0) if ends else 0,
                 start_jitter_ns=self._jitter_ns,
                 on_iteration=partial(self._iteration, job),
+                barrier=barrier,
             )
         if ends and job.target is not None:
             self._limit(job, job.start_ns)

@@ -58,6 +58,25 @@ def test_a_capped_job_of_two_phases_keeps_its_profile() -> None:
     assert measured.announced() == profile
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_the_workers_of_a_ring_end_a_phase_together_unless_they_only_see_their_bytes(apart: bool) -> None:
+    """The other job shares the link of two of the four flows, which take longer."""
+    cluster = Cluster()
+    ring = dataclasses.replace(job("ring", ("h0", "h1", "h2", "h3"), 40, 60), compute_jitter=0.05)
+    cluster.run_job(ring, 15, 12, apart=apart)
+    cluster.run_job(job("other", ("h1", "h3"), 70, 40), 15, 12)
+    cluster.heap.run(3_000 * MS)
+    records = zip(*(cluster.records(host, "ring") for host in ring.hosts), strict=True)
+    gaps = [
+        max(ends) - min(ends) for each in records if (ends := [r.start_ns + r.phases[0][1] for r in each])
+    ]
+    assert len(gaps) == 12
+    if apart:
+        assert max(gaps) > 10 * MS
+    else:
+        assert max(gaps) == 0
+
+
 def test_two_jobs_on_one_link_contend_and_shifted_they_do_not() -> None:
     lengths: dict[bool, float] = {}
     marks: dict[bool, int] = {}

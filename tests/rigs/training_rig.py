@@ -10,6 +10,7 @@ from host_bench import FRAME, HOP_NS, MS, RATE, Bench, EventHeap, OutPort
 from controller.wire import agent_pb2 as pb
 from hostagent.host import EmulatedHost
 from hostagent.job import IterationRecord, JobSpec, PhaseSpec
+from hostagent.phase_barrier import PhaseBarrier
 
 NAMES = tuple(f"h{i}" for i in range(4))
 WELCOME = pb.ControllerMessage(
@@ -70,9 +71,15 @@ class Cluster:
     def to_host(self, frame: bytes) -> None:
         self.down[frame[30:34]].enqueue(frame)
 
-    def run_job(self, spec: JobSpec, start_ms: float, iterations: int, jitter_ns: int = 0) -> None:
+    def run_job(
+        self, spec: JobSpec, start_ms: float, iterations: int, jitter_ns: int = 0, *, apart: bool = False
+    ) -> None:
+        """Run a job whose workers share a barrier, or know of each other only by their bytes (`apart`)."""
+        barrier = None if apart else PhaseBarrier()
         for rank, name in enumerate(spec.hosts):
-            self.hosts[name].add_worker(spec, rank, int(start_ms * MS), iterations, start_jitter_ns=jitter_ns)
+            self.hosts[name].add_worker(
+                spec, rank, int(start_ms * MS), iterations, start_jitter_ns=jitter_ns, barrier=barrier
+            )
 
     def records(self, name: str, job: str) -> list[IterationRecord]:
         return [r for r in self.hosts[name].records if r.job == job]
