@@ -260,9 +260,10 @@ def cut_and_mend(page: object, address: str) -> tuple[str, int]:
     return cable, second
 
 
-# Whether the first ring is turned by so much (ms), within a twentieth of the circle.
+# Whether the first ring is turned by so much (ms), within a twentieth of the circle. A new plan draws the rings anew.
 TURNED = """([before, by, circle]) => {
   const ring = document.querySelector("#circle [role=slider]");
+  if (!ring) return false;
   const [now, period] = ["aria-valuenow", "aria-valuemax"].map((name) => Number(ring.getAttribute(name)));
   const off = (((now - before - by) % period) + 1.5 * period) % period - period / 2;
   return Math.abs(off) < circle / 20;
