@@ -16,7 +16,7 @@ from hostagent.clock import EventClock
 from hostagent.job import IterationRecord, JobSpec, PhaseSpec
 from hostagent.nic.driver import ReceiveQueue, SendQueue
 from hostagent.pcie_transfer import PcieTransfer
-from hostagent.phase_barrier import Group, PhaseBarrier, group_of
+from hostagent.phase_barrier import PhaseBarrier
 from hostagent.worker import ReadFabricTime
 from polyrhythm_job.schedule import UNSCHEDULED, Schedule, Slot, next_slot
 
@@ -63,7 +63,6 @@ class EmulatedWorker:
         self._random = Random(f"{seed}/{spec.name}/{rank}")
         self._copier = copier
         self._barrier = barrier
-        self._groups: dict[PhaseSpec, Group] = {}
         self._schedule = UNSCHEDULED
         self._kept: Schedule | None = None
         self._slot = Slot()
@@ -252,13 +251,8 @@ class EmulatedWorker:
         if self._barrier is None:
             self._end_phase(self._token)
         else:
-            group = self._group(self._phases[self._phase])
-            self._barrier.wait(group, self.rank, partial(self._end_phase, self._token))
-
-    def _group(self, phase: PhaseSpec) -> Group:
-        if phase not in self._groups:
-            self._groups[phase] = group_of(self.spec, phase, self.rank)
-        return self._groups[phase]
+            phase = self._phases[self._phase]
+            self._barrier.wait(phase, self.rank, partial(self._end_phase, self._token))
 
     def _end_phase(self, token: int) -> None:
         if token != self._token:

@@ -21,18 +21,27 @@ class PhaseBarrier:
     phase.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, spec: JobSpec) -> None:
+        self._spec = spec
+        self._groups: dict[tuple[PhaseSpec, int], Group] = {}
         self._waiting: dict[Group, dict[int, Callable[[], None]]] = {}
 
-    def wait(self, group: Group, rank: int, go_on: Callable[[], None]) -> None:
-        """Worker `rank` of `group` has sent and received its bytes of the phase. Once all have, `go_on` of
+    def wait(self, phase: PhaseSpec, rank: int, go_on: Callable[[], None]) -> None:
+        """Worker `rank` has sent and received its bytes of the phase. Once all of its group have, `go_on` of
         each is called, in the order of the ranks."""
+        group = self._group(phase, rank)
         waiting = self._waiting.setdefault(group, {})
         waiting[rank] = go_on
         if len(waiting) == len(group):
             del self._waiting[group]
             for _, each in sorted(waiting.items()):
                 each()
+
+    def _group(self, phase: PhaseSpec, rank: int) -> Group:
+        if (phase, rank) not in self._groups:
+            group = group_of(self._spec, phase, rank)
+            self._groups |= {(phase, each): group for each in group}
+        return self._groups[phase, rank]
 
 
 def group_of(spec: JobSpec, phase: PhaseSpec, rank: int) -> Group:

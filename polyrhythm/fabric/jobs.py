@@ -198,7 +198,7 @@ class JobRunner:
 
     def _start(self, job: _RunningJob) -> None:
         ends = self._alone or job.workload.leaves
-        barrier = PhaseBarrier()
+        barrier = PhaseBarrier(job.spec)
         for rank, host in enumerate(job.spec.hosts):
             self._fabric.hosts[host].add_worker(
                 job.spec,

@@ -26,15 +26,18 @@ def test_the_workers_that_depend_on_each_other_in_a_phase() -> None:
 
 def test_all_of_a_group_go_on_with_its_last_worker() -> None:
     went: list[int] = []
-    barrier, pair, three = PhaseBarrier(), frozenset({0, 1}), frozenset({2, 3, 4})
-    for group, rank in ((three, 4), (pair, 1), (three, 2), (pair, 0)):
-        barrier.wait(group, rank, partial(went.append, rank))
+    hosts = (*HOSTS, "h5")
+    ring = (("h0", "h1"), ("h1", "h0"), ("h2", "h3"), ("h3", "h4"), ("h4", "h2"))
+    phase = PhaseSpec(0, up(10), 0, 1)
+    barrier = PhaseBarrier(JobSpec("a", "VGG19", 6, hosts, ring, (phase,), 1e12))
+    for rank in (4, 1, 2, 0):
+        barrier.wait(phase, rank, partial(went.append, rank))
     assert went == [0, 1]
-    barrier.wait(three, 3, partial(went.append, 3))
+    barrier.wait(phase, 3, partial(went.append, 3))
     assert went == [0, 1, 2, 3, 4]
     # The next phase begins with nobody.
-    barrier.wait(pair, 0, partial(went.append, 0))
+    barrier.wait(phase, 0, partial(went.append, 0))
     assert len(went) == 5
     # A worker alone waits for nobody.
-    barrier.wait(frozenset({5}), 5, partial(went.append, 5))
+    barrier.wait(phase, 5, partial(went.append, 5))
     assert went[-1] == 5

@@ -75,7 +75,7 @@ class Cluster:
         self, spec: JobSpec, start_ms: float, iterations: int, jitter_ns: int = 0, *, apart: bool = False
     ) -> None:
         """Run a job whose workers share a barrier, or know of each other only by their bytes (`apart`)."""
-        barrier = None if apart else PhaseBarrier()
+        barrier = None if apart else PhaseBarrier(spec)
         for rank, name in enumerate(spec.hosts):
             self.hosts[name].add_worker(
                 spec, rank, int(start_ms * MS), iterations, start_jitter_ns=jitter_ns, barrier=barrier
