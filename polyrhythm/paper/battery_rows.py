@@ -53,11 +53,9 @@ def scenario_row(
     policies = [name for name in POLICIES if name in found]
     alone_ms = sessions[ALONE]["mean_ms"]
     alone = overall_utilisation(jobs, spans, [_used(jobs, span, alone_ms) for span in spans])
-    used = {name: overall_utilisation(jobs, spans, [f.utilisation for f in found[name]]) for name in found}
+    used = {name: _overall(jobs, spans, figures) for name, figures in found.items()}
     ecmp = used[ECMP]
-    interval = half_interval(
-        [overall_utilisation(jobs, spans, [f.utilisation for f in draw]) for draw in by_draw[ECMP]]
-    )
+    interval = half_interval([_overall(jobs, spans, draw) for draw in by_draw[ECMP]])
     worst = {name: worst_ratio(found[ECMP], found[name]) for name in policies}
     ratio, loser = worst[OURS]
     best = max(value for name, value in used.items() if name != OURS)
@@ -95,6 +93,10 @@ def draw_names(name: str, draws: int) -> list[str]:
 def _draws_of(name: str, sessions: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """What was recorded in the sessions of `name`, by draw."""
     return [sessions[each] for each in draw_names(name, DRAWS) if each in sessions]
+
+
+def _overall(jobs: Sequence[BatteryJob], spans: Sequence[Span], figures: Sequence[SpanFigures]) -> float:
+    return overall_utilisation(jobs, spans, [each.utilisation for each in figures])
 
 
 def _used(jobs: Sequence[BatteryJob], span: Span, mean_ms: Mapping[str, float]) -> float:
