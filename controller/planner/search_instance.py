@@ -19,9 +19,9 @@ JITTER = 0.01
 SLOWEST = 2.0
 """The longest period of a slot, in multiples of the job's own period. Chosen: in the evaluator no plan with a
 longer one was better."""
-SHARES = (1.2, 0.4)
+SHARES = (1.4, 0.2)
 """MLTCP's F (slope, intercept) as the share of a link that an emulated NIC with MLTCP gets, against 1 for a
-NIC without it: its window goes from 16 to 64 packets, that of others is 40 (`hostagent.nic.dcqcn`)."""
+NIC without it: its window goes from 8 to 64 packets, that of others is 40 (`hostagent.nic.dcqcn`)."""
 
 
 def instance_of(demands: Demands, candidates: Mapping[str, Sequence[Way]]) -> Instance:

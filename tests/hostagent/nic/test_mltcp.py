@@ -72,6 +72,63 @@ def test_plain_dcqcn_stays_in_contention_where_mltcp_does_not() -> None:
     assert sum(two_jobs(20, None, 30)[-5:]) / 5 > 1.25 * 262
 
 
+def alone_ms(settings: Mltcp | None, up_ms: int) -> float:
+    """The mean time of a phase of a job that is alone on the trunk, in ms."""
+    bench = Bench(4, trunk_bps=RATE)
+    if settings is not None:
+        bench.nics[0].set_mltcp("job", settings)
+        bench.nics[0].set_sender("job", "mltcp-dcqcn")
+    qp, _ = bench.flow(0, 2, name="job/ring")
+    took: list[int] = []
+
+    def begin() -> None:
+        began = bench.heap.now
+
+        def done() -> None:
+            took.append(bench.heap.now - began)
+            bench.heap.call_at(bench.heap.now + 60 * MS, begin)
+
+        qp.post(up_ms * RATE // 8000 * 1024 // FRAME, done)
+
+    bench.heap.call_at(0, begin)
+    bench.heap.run(1500 * MS)
+    return sum(took[2:]) / len(took[2:]) / MS
+
+
+@pytest.mark.parametrize("up_ms", [10, 30, 90])
+def test_a_job_that_is_alone_loses_nothing_by_mltcp(up_ms: int) -> None:
+    assert alone_ms(Mltcp(), up_ms) == pytest.approx(alone_ms(None, up_ms), abs=0.05)
+
+
+@pytest.mark.parametrize(("least", "most", "share"), [(0.25, 2.0, 1 / 9), (0.6, 1.4, 0.3), (1.0, 1.0, 0.5)])
+def test_flows_that_meet_for_long_share_a_link_by_their_weights(
+    least: float, most: float, share: float
+) -> None:
+    bench = Bench(4, trunk_bps=RATE)
+    sent = [0, 0]
+
+    def flow(index: int, weight: float) -> None:
+        nic = bench.nics[index]
+        nic.set_mltcp(f"job{index}", Mltcp(lambda _: weight, bytes_per_iteration=1 << 40, compute_ns=1 << 50))
+        nic.set_sender(f"job{index}", "mltcp-dcqcn")
+        qp, _ = bench.flow(index, index + 2, name=f"job{index}/ring")
+
+        def done() -> None:
+            sent[index] += 1
+            qp.post(10 * 1024, done)
+
+        for _ in range(20):
+            qp.post(10 * 1024, done)
+
+    flow(0, least)
+    flow(1, most)
+    bench.heap.run(1000 * MS)
+    before = list(sent)
+    bench.heap.run(6000 * MS)
+    got = [b - a for a, b in zip(before, sent, strict=True)]
+    assert got[0] / sum(got) == pytest.approx(share, abs=0.04)
+
+
 def test_it_is_off_by_default_and_chosen_per_job() -> None:
     bench = Bench(3)
     nic = bench.nics[0]
