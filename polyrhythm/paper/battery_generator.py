@@ -45,15 +45,16 @@ JITTER_PCT = (0.0, 0.0, 1.0, 2.0, 3.0, 5.0)
 DRAWS, MEET = 16, 0.5
 """Jobs must share a full link in this part of so many draws of ECMP."""
 
-SETTLE_PERIODS, MEASURED_PERIODS, EARLIER_PERIODS = 5, 18, 10
+SETTLE_PERIODS, MEASURED_PERIODS, EARLIER_PERIODS = 12, 18, 10
 """After each arrival or departure: the time that is not measured, then the measured time of the last span and
-of the spans before it, in periods of the slowest job."""
+of the spans before it, in periods of the slowest job. Jobs with MLTCP take turns after up to a dozen
+iterations, and plans and their expectations are for what comes then."""
 PACKET_BYTES = 1024
 BUFFER_PACKETS = 1024
 """Of each queue. It holds the windows of all flows that meet on a port (up to 15, of 40 packets, or 64 under
 MLTCP), so that only failures lose packets, as on a fabric for RoCEv2."""
 SCALES = (2000, 3000, 4000, 6000, 8000)
-MOST_PACKETS = 120_000
+MOST_PACKETS = 160_000
 """Data packets of a session, if all jobs ran as alone. The scale is the smallest that keeps it."""
 FEWEST_PACKETS = 40
 """Of each flow in each Up phase. With fewer, congestion control has no time to act."""
