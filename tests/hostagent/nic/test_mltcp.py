@@ -8,10 +8,19 @@ import random
 import pytest
 from host_bench import FRAME, MS, RATE, Bench
 
+from hostagent.nic.driver import SendQueue
 from hostagent.nic.mltcp import SHAPES, Mltcp, MltcpProgress, linear
 
 UP_MS, COMPUTE_MS = 120, 140
 SIZE = UP_MS * RATE // 8000 * 1024 // FRAME
+
+
+def flow_of(bench: Bench, index: int, peer: int, settings: Mltcp | None) -> SendQueue:
+    """The queue pair of a job's flow between two hosts, with MLTCP if there are `settings`."""
+    if settings is not None:
+        bench.nics[index].set_mltcp(f"job{index}", settings)
+        bench.nics[index].set_sender(f"job{index}", "mltcp-dcqcn")
+    return bench.flow(index, peer, name=f"job{index}/ring")[0]
 
 
 def two_jobs(start_ms: float, settings: Mltcp | None, iterations: int, seed: int = 1) -> list[float]:
@@ -21,11 +30,7 @@ def two_jobs(start_ms: float, settings: Mltcp | None, iterations: int, seed: int
     begins: list[list[int]] = [[], []]
 
     def job(index: int) -> None:
-        nic = bench.nics[index]
-        if settings is not None:
-            nic.set_mltcp(f"job{index}", settings)
-            nic.set_sender(f"job{index}", "mltcp-dcqcn")
-        qp, _ = bench.flow(index, index + 2, name=f"job{index}/ring")
+        qp = flow_of(bench, index, index + 2, settings)
 
         def done() -> None:
             pause = round((COMPUTE_MS + rng.uniform(-1, 1)) * MS)
@@ -75,10 +80,7 @@ def test_plain_dcqcn_stays_in_contention_where_mltcp_does_not() -> None:
 def alone_ms(settings: Mltcp | None, up_ms: int) -> float:
     """The mean time of a phase of a job that is alone on the trunk, in ms."""
     bench = Bench(4, trunk_bps=RATE)
-    if settings is not None:
-        bench.nics[0].set_mltcp("job", settings)
-        bench.nics[0].set_sender("job", "mltcp-dcqcn")
-    qp, _ = bench.flow(0, 2, name="job/ring")
+    qp = flow_of(bench, 0, 2, settings)
     took: list[int] = []
 
     def begin() -> None:
@@ -108,10 +110,8 @@ def test_flows_that_meet_for_long_share_a_link_by_their_weights(
     sent = [0, 0]
 
     def flow(index: int, weight: float) -> None:
-        nic = bench.nics[index]
-        nic.set_mltcp(f"job{index}", Mltcp(lambda _: weight, bytes_per_iteration=1 << 40, compute_ns=1 << 50))
-        nic.set_sender(f"job{index}", "mltcp-dcqcn")
-        qp, _ = bench.flow(index, index + 2, name=f"job{index}/ring")
+        settings = Mltcp(lambda _: weight, bytes_per_iteration=1 << 40, compute_ns=1 << 50)
+        qp = flow_of(bench, index, index + 2, settings)
 
         def done() -> None:
             sent[index] += 1
