@@ -81,14 +81,15 @@ class DcqcnProfile:
         level waits 160 P for packets on the old one, which may be starved. At most 40
         frames are in flight, for without PFC and without a bound (Mittal et al., SIGCOMM 2018, "BDP-FC") a
         sender whose queue is starved by a higher priority gets no notification and would pour the whole
-        message into a full buffer. A round trip without queues needs 25.
+        message into a full buffer. With an acknowledgement every 16 frames, a round trip
+        without queues needs 25.
 
         MLTCP: two senders that both fill their windows share a link by these, whatever their rates would be,
         so F has to move the window too: 32 F frames, from 8 to 64. Of two flows that meet for long, one with
         none of its bytes sent gets 0.11 of the link beside one with all of them, as by the thesis' F, and
-        0.19 beside one without MLTCP. A round trip without queues is 6 frames long, so a small window fills
-        it if acknowledgements come more often: the smaller the window, the more of them are requested, and
-        a phase alone takes as long as without MLTCP.
+        0.19 beside one without MLTCP. A frame and its acknowledgement need some 6 frames, so a small window
+        is enough if acknowledgements come more often: the smaller it is, the more of them are requested, and
+        a phase alone takes at most one or two frames longer than without MLTCP.
         """
         frame_ns = 8e9 * packet_bytes / rate_bps
         slowest_bps = slowest_bps or rate_bps
