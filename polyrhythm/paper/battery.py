@@ -77,8 +77,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=integer(1, DRAWS),
         default=DRAWS,
         metavar="N",
-        help="sessions under ECMP and under the default policy, each with other source ports, marks and "
-        f"jitter, 1 to {DRAWS} (default {DRAWS})",
+        help="sessions under ECMP and under the default policy, each with other start offsets, source "
+        f"ports, marks and jitter, 1 to {DRAWS} (default {DRAWS})",
     )
     add(
         "--jobs",

@@ -8,7 +8,7 @@ costs a few seconds of CPU, and so that jobs lose throughput to one another unde
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -89,6 +89,10 @@ class BatteryScenario:
         """The name of the scenario in files and reports."""
         return str(self.document["name"])
 
+    def arrival_ms(self, job: str) -> int:
+        """When the first span with a job begins. Its start offset counts from then."""
+        return next(span.begin_ms for span in self.spans if job in span.jobs)
+
 
 @dataclass(frozen=True, slots=True)
 class _Fabric:
@@ -144,6 +148,22 @@ def draw(seed: int, number: int, most_jobs: int = MOST_JOBS) -> BatteryScenario:
         if scale is not None and _meet(rng, fabric, [j for j in jobs if times[j.name][1] is None]):
             return _scenario(rng, seed, number, kind, fabric, jobs, times, scale)
     raise ValueError(f"seed {seed}, scenario {number}: no legal scenario in {_ATTEMPTS} attempts")
+
+
+def with_start_offsets(scenario: BatteryScenario, draw_number: int) -> BatteryScenario:
+    """The same scenario with the random start offsets of a draw of its sessions. Those of draw 0 are its own.
+
+    Without jitter, how the jobs begin decides for a long time which of their bursts meet. Draws that begin
+    alike would all show the luck of one beginning.
+    """
+    if draw_number == 0:
+        return scenario
+    rng = Random(f"{scenario.name}/start offsets/{draw_number}")
+    jobs = [
+        {**job, "start_ms": scenario.arrival_ms(job["name"]) + rng.randrange(job["period_ms"])}
+        for job in scenario.document["jobs"]
+    ]
+    return replace(scenario, document={**scenario.document, "jobs": jobs})
 
 
 def _jobs(rng: Random, kind: str, count: int, leaves: int, spines: int) -> tuple[_Fabric, list[_Job]]:

@@ -30,7 +30,7 @@ OURS = "polyrhythm"
 POLICIES = {"crux": "crux", "cassini": "cassini", "mltcp-dcqcn": "mltcp", OURS: OURS}
 """The columns of the report after ECMP, and the policy of each."""
 DRAWS = 3
-"""Sessions under ECMP and under OURS, each with another seed: source ports, marks, jitter."""
+"""Sessions under ECMP and under OURS, each with other start offsets, source ports, marks and jitter."""
 
 
 def scenario_row(

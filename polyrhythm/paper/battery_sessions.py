@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from polyrhythm.fabric.jobs import FIRST_START_NS
-from polyrhythm.paper.battery_generator import BatteryScenario
+from polyrhythm.paper.battery_generator import BatteryScenario, with_start_offsets
 from polyrhythm.paper.battery_metrics import BatteryJob
 from polyrhythm.paper.battery_rows import ALONE, DRAWS, ECMP, POLICIES, draw_names
 from polyrhythm.paper.resumable import append_row
@@ -104,36 +104,41 @@ class SessionRunner:
             return
         folder = self.folder / scenario.name
         folder.mkdir(parents=True, exist_ok=True)
-        file = folder / "scenario.json"
-        file.write_text(scenario_text(scenario), encoding="utf-8")
-        if not await self._session(scenario, ALONE, file, lanes):
+        for draw in {SESSIONS[name][1] for name in self.sessions}:
+            text = scenario_text(with_start_offsets(scenario, draw))
+            _file(folder, draw).write_text(text, encoding="utf-8")
+        if not await self._session(scenario, ALONE, folder, lanes):
             return
         profiles = folder / "profiles.json"
         alone = self.rows[self.task(scenario, ALONE)]
         profiles.write_text(json.dumps(declared_profiles(scenario, alone["profiles"])), encoding="utf-8")
         await _together(
-            [self._session(scenario, name, file, lanes, profiles) for name in self.sessions if name != ALONE]
+            [
+                self._session(scenario, name, folder, lanes, profiles)
+                for name in self.sessions
+                if name != ALONE
+            ]
         )
 
     async def _session(
         self,
         scenario: BatteryScenario,
         name: str,
-        file: Path,
+        folder: Path,
         lanes: asyncio.Semaphore,
         profiles: Path | None = None,
     ) -> bool:
-        """Run a session if its row is missing. Returns whether its row is there now."""
+        """Run a session below `folder` if its row is missing. Returns whether its row is there now."""
         task = self.task(scenario, name)
         if task in self.rows:
             return True
         policy, draw = SESSIONS[name]
         spec = SessionSpec(
-            scenario=file,
+            scenario=_file(folder, draw),
             policy=policy,
             mode="alone" if name == ALONE else "together",
             seed=session_seed(self.seed, scenario.number, draw),
-            workdir=file.parent / name,
+            workdir=folder / name,
             profiles=profiles,
             until_ms=0 if name == ALONE else scenario.spans[-1].end_ms + FIRST_START_NS // 1_000_000,
         )
@@ -147,11 +152,16 @@ class SessionRunner:
             self.failed.append(FailedSession(scenario.name, name, str(error)))
             return False
         except OSError as error:
-            words = f"{error.filename or self.path or file.parent}: {error.strerror or error}"
+            words = f"{error.filename or self.path or folder}: {error.strerror or error}"
             raise OSError(f"{scenario.name}, session {name}: {words}") from None
         self.rows[task] = row
         self.finished()
         return True
+
+
+def _file(folder: Path, draw: int) -> Path:
+    """The scenario file of a draw."""
+    return folder / (f"scenario-{draw}.json" if draw else "scenario.json")
 
 
 async def _together(work: Sequence[Coroutine[Any, Any, object]]) -> None:
@@ -165,7 +175,7 @@ async def _together(work: Sequence[Coroutine[Any, Any, object]]) -> None:
 
 
 def session_seed(seed: int, number: int, draw: int) -> int:
-    """The seed of a session: of jitter, marks and source ports. Only the draws of a policy differ in it."""
+    """The seed of a session: of jitter, marks and source ports. Draws differ in it, policies do not."""
     return 100_000 * seed + 10 * number + draw
 
 

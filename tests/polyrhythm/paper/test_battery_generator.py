@@ -20,6 +20,7 @@ from polyrhythm.paper.battery_generator import (
     MOST_PACKETS,
     BatteryScenario,
     draw,
+    with_start_offsets,
 )
 from polyrhythm.scenario import load_scenario
 
@@ -94,6 +95,21 @@ def test_the_spans_are_the_times_between_arrivals_and_departures(seed: int, numb
         for job in jobs
     )
     assert packets <= MOST_PACKETS * 1.001
+
+
+@given(seeds, numbers, st.integers(1, 2))
+@settings(max_examples=40, deadline=None)
+def test_draws_differ_in_the_start_offsets_alone(seed: int, number: int, draw_number: int) -> None:
+    scenario = draw(seed, number)
+    assert with_start_offsets(scenario, 0) == scenario
+    other = with_start_offsets(scenario, draw_number)
+    assert other == with_start_offsets(scenario, draw_number)
+    assert other.spans == scenario.spans
+    assert other.document != scenario.document
+    for own, job in zip(scenario.document["jobs"], other.document["jobs"], strict=True):
+        assert {**own, "start_ms": 0} == {**job, "start_ms": 0}
+        begin = next(span.begin_ms for span in scenario.spans if job["name"] in span.jobs)
+        assert begin <= job["start_ms"] < begin + job["period_ms"]
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -15,7 +15,7 @@ import pytest
 from polyrhythm.cli import main
 from polyrhythm.fabric.jobs import FIRST_START_NS
 from polyrhythm.paper import battery_sessions
-from polyrhythm.paper.battery_generator import draw
+from polyrhythm.paper.battery_generator import draw, with_start_offsets
 from polyrhythm.paper.battery_sessions import SESSIONS, declared_profiles, iteration_ends_ms
 from polyrhythm.run.figures import MeasuredIteration
 from polyrhythm.run.processes import RunError
@@ -23,6 +23,8 @@ from polyrhythm.run.session import SessionResult, SessionSpec
 
 Fake = Callable[[SessionSpec], None]
 MS = 1_000_000
+FILES = ["scenario.json", "scenario-1.json", "scenario-2.json"]
+"""The scenario file of each draw."""
 
 
 @pytest.fixture
@@ -84,7 +86,17 @@ def test_the_sessions_of_a_scenario(started: list[SessionSpec], tmp_path: Path) 
     # All have the same end, and announce the same profiles.
     assert {spec.until_ms for spec in started[1:]} == {scenario.spans[-1].end_ms + 100}
     assert len({spec.profiles for spec in started[1:]}) == 1
+    # Draw k of ECMP and of ours begin alike, and the other policies as the first draw.
+    assert [spec.scenario.name for spec in started[1:]] == [*FILES, *["scenario.json"] * 3, *FILES]
     assert json.loads((tmp_path / "scenarios" / "battery-1-1.json").read_text()) == scenario.document
+
+
+def test_each_draw_has_a_scenario_file_with_its_start_offsets(
+    started: list[SessionSpec], tmp_path: Path
+) -> None:
+    assert battery(tmp_path, "--only", "1") == 0
+    written = [json.loads(spec.scenario.read_text()) for spec in started[1:4]]
+    assert written == [with_start_offsets(draw(1, 1, 3), k).document for k in range(3)]
 
 
 def test_equal_jobs_announce_one_profile_and_others_their_own() -> None:
