@@ -19,7 +19,14 @@ from polyrhythm.folder_lock import FolderInUseError, alone_in
 from polyrhythm.paper.battery_generator import MOST_JOBS, BatteryScenario, draw
 from polyrhythm.paper.battery_metrics import UNEQUAL, totals
 from polyrhythm.paper.battery_rows import ALONE, DRAWS, ECMP, OURS, POLICIES, draw_names, scenario_row
-from polyrhythm.paper.battery_sessions import PROGRAM, SESSIONS, SessionRunner, Task, battery_jobs
+from polyrhythm.paper.battery_sessions import (
+    PROGRAM,
+    SESSIONS,
+    SessionRunner,
+    Task,
+    battery_jobs,
+    scenario_text,
+)
 from polyrhythm.paper.charts import draw_cdf
 from polyrhythm.paper.resumable import LINES_S, kept, write_rows
 from polyrhythm.progress import Bar
@@ -226,8 +233,7 @@ def _write(out: Path, scenarios: Sequence[BatteryScenario], report: dict[str, An
     folder = out / "scenarios"
     folder.mkdir(exist_ok=True)
     for scenario in scenarios:
-        text = json.dumps(scenario.document, indent=2) + "\n"
-        (folder / f"{scenario.name}.json").write_text(text, encoding="utf-8")
+        (folder / f"{scenario.name}.json").write_text(scenario_text(scenario), encoding="utf-8")
     report["figures"] = []
     for name, (title, axis, curves) in _curves(report["rows"]).items():
         if all(curves.values()):
