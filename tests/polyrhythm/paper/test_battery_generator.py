@@ -105,7 +105,6 @@ def test_draws_differ_in_the_start_offsets_alone(seed: int, number: int, draw_nu
     other = with_start_offsets(scenario, draw_number)
     assert other == with_start_offsets(scenario, draw_number)
     assert other.spans == scenario.spans
-    assert other.document != scenario.document
     for own, job in zip(scenario.document["jobs"], other.document["jobs"], strict=True):
         assert {**own, "start_ms": 0} == {**job, "start_ms": 0}
         begin = next(span.begin_ms for span in scenario.spans if job["name"] in span.jobs)

@@ -7,6 +7,7 @@ import asyncio
 import errno
 import json
 from collections.abc import Callable, Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,8 @@ def test_each_draw_has_a_scenario_file_with_its_start_offsets(
     assert battery(tmp_path, "--only", "1") == 0
     written = [json.loads(spec.scenario.read_text()) for spec in started[1:4]]
     assert written == [with_start_offsets(draw(1, 1, 3), k).document for k in range(3)]
+    # A few random offsets may be equal, those of this scenario are not.
+    assert all(a != b for a, b in combinations(written, 2))
 
 
 def test_equal_jobs_announce_one_profile_and_others_their_own() -> None:
