@@ -86,6 +86,7 @@ class _PlainFluid:
         link: list[int] = arrays.link.tolist()
         self._links = [link[a:b] for a, b in pairwise(at)]
         self._capacity: list[float] = arrays.capacity.tolist()
+        self._control: list[float] = arrays.control.tolist()
         self._queues: list[bool] = arrays.queues.tolist()
         self._own: list[list[int]] = [[] for _ in self._period]
         for s, j in enumerate(self._job):
@@ -220,7 +221,7 @@ class _PlainFluid:
             weights = [self._weight(s) for s in level]
             caps = [self._steps[j][self._runners[j].step][1] for j in (self._job[s] for s in level)]
             flows, links = [self._flows[s] for s in level], [self._links[s] for s in level]
-            found = fair_rates(room, flows, weights, caps, links, self._queues)
+            found = fair_rates(room, flows, weights, caps, links, self._queues, self._control)
             for s, rate in zip(level, found, strict=True):
                 rates[s] = rate
             seen = [s for s in streams if s in active or self._steady[s] != SENT]

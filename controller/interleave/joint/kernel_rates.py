@@ -213,7 +213,7 @@ def set_rates(x: FluidArrays, y: FluidState, now: float) -> int:
                 for n in range(using_at[m], using_at[m + 1]):
                     wanted += y.wants[using[n]]
                 stopped = y.stops[level, k]
-                y.stops[level, k] = wanted > y.room[level, k]
+                y.stops[level, k] = wanted > (y.room[level, k] + x.control[k]) * (1 + FULL)
                 if stopped or y.stops[level, k]:
                     for n in range(using_at[m], using_at[m + 1]):
                         s = using[n]

@@ -121,3 +121,9 @@ def test_a_flow_that_its_nic_and_a_queue_hold_back_gets_less_than_one_that_the_q
 def test_a_nic_that_stops_no_flow_alone_holds_back_none() -> None:
     args = [1.0, 1.0], [1.0] * 3, [1.0] * 3, [1.0] * 3, [[0, 1], [0, 1], [1]]
     assert fair_rates(*args, (False, True)) == fair_rates(*args)
+
+
+def test_acknowledgements_and_cnps_take_their_part_only_of_a_link_whose_queue_fills() -> None:
+    links, queues = [[0], [0]], (True,)
+    assert fair_rates([98.0], (1, 1), (1.0, 1.0), (90.0, 10.0), links, queues, [2.0]) == [90.0, 10.0]
+    assert fair_rates([98.0], (1, 1), (1.0, 1.0), (90.0, 80.0), links, queues, [2.0]) == [49.0, 49.0]

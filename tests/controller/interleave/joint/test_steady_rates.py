@@ -85,8 +85,8 @@ def first_link(bps: int) -> float:
 
 
 def test_the_first_link_stays_busy_only_where_windows_outlast_the_burst() -> None:
-    """At 25 Mbit/s a window takes 14 ms to send, at 50 Gbit/s 7 us."""
-    assert first_link(25 * M) > 0.9
+    """At 25 Mbit/s a window takes 14 ms to send, at 50 Gbit/s 7 us. CNPs take 2 % of the link."""
+    assert first_link(25 * M) > 0.88
     assert first_link(50 * G) < 0.83
 
 
