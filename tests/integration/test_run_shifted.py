@@ -47,7 +47,7 @@ def test_cassini_as_published_gains_at_a_score_of_0_8(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_with_one_level_jobs_get_mltcp_and_keep_more_gpus_busy(tmp_path: Path) -> None:
-    file = scenario(tmp_path, [(548, 194, 2), (255, 131, 8)], 15)
+    file = scenario(tmp_path, [(632, 214, 2), (296, 136, 8)], 15)
     found, _ = figures(tmp_path, file, "--levels", "1")
     measured = found["scenarios"]["pairs"]
     assert all("MLTCP senders" in job["why"] for job in measured["jobs"])

@@ -26,6 +26,11 @@ HOSTS = frozenset(h.name for h in FABRIC.hosts)
 
 def pair() -> tuple[Job, ...]:
     """One period is less than half of the other: no time-shifts separate the two jobs."""
+    return job("long", ["h1", "h4"], 632, 214), job("short", ["h2", "h5"], 296, 136, gpus=8)
+
+
+def close_pair() -> tuple[Job, ...]:
+    """The same, but the evaluator expects only 1 % of MLTCP."""
     return job("long", ["h1", "h4"], 548, 194), job("short", ["h2", "h5"], 255, 131, gpus=8)
 
 
@@ -51,10 +56,18 @@ def test_where_no_shift_and_no_level_helps_the_search_takes_mltcp() -> None:
     assert plan(inputs()) == made
 
 
+def test_mltcp_that_gains_little_is_not_taken_and_not_kept() -> None:
+    """A plan in force with MLTCP, for jobs that have changed since, counts no more than any other."""
+    asked = replace(inputs(), jobs=close_pair())
+    assert {j.sender for j in plan(asked).jobs.values()} == {"job"}
+    before = plan(inputs())
+    assert {j.sender for j in plan(replace(asked, previous=before)).jobs.values()} == {"job"}
+
+
 def test_jobs_that_share_a_nic_are_not_switched_to_mltcp() -> None:
     """A NIC serves its queue pairs in turn and marks nothing, so weights would have no effect."""
     long, _ = pair()
-    jobs = (long, job("short", ["h1", "h5"], 255, 131, gpus=8), job("other", ["h3", "h6"], 255, 131))
+    jobs = (long, job("short", ["h1", "h5"], 296, 136, gpus=8), job("other", ["h3", "h6"], 296, 136))
     instance = joint(replace(inputs(), jobs=jobs)).instance
     assert {p.name for p in instance.jobs if p.mltcp_capable} == {"other"}
 
