@@ -74,7 +74,7 @@ class ControlLoop:
         self.channels = ChannelCounts()
         self._core = core
         self._clock = clock
-        self.planning = Planning(workers.plans, first_plans=isinstance(clock, HostClock))
+        self.planning = Planning(workers.plans, stands_still=isinstance(clock, EmbeddedClock))
         self._options = options
         self._publish = publish
         self._state = state
@@ -407,5 +407,6 @@ class ControlLoop:
             self.switches.all_ready.set()
 
     def _next_timer_ns(self) -> int | None:
-        times = (self._core.next_timer_ns, self._publisher.next_timer_ns, self._read_backs.next_ns)
+        timed = (self._core, self._publisher, self.planning)
+        times = (*(t.next_timer_ns for t in timed), self._read_backs.next_ns)
         return min((t for t in times if t is not None), default=None)

@@ -24,8 +24,9 @@ GROWTH = 2.0
 # takes seconds for a few dozen jobs; otherwise the search waits for a pause.
 SEARCH_EVERY_NS = 300_000_000_000
 
-# Chosen, host time: how long no job has to come before a search begins. Jobs that come in a row would end
-# each search before its first result, and searches take the processor from those who answer agents.
+# Chosen: how long no job has to come before a search begins. Jobs that come in a row would end each search
+# before its first result, and searches take the processor from those who answer agents. Slots and levels for
+# the first of them would also hold up bursts for a plan that lasts until the next one comes.
 SETTLE_S = 0.3
 
 
@@ -42,17 +43,18 @@ class Rollback:
 class Planning:
     """Makes plans. A plan may take PLAN_CPU_S, or GROWTH times the processor time of the last one.
 
-    With `first_plans`, a first plan follows the arrival of a job at once, and the final plan follows it once
-    no other job has come for SETTLE_S. A job that arrives while the final plan is made does not wait for it:
-    the search ends with the best that it has, and the first plan with the new job starts from that. Where it
-    has nothing yet, the final plan begins anew; once in SEARCH_EVERY_NS the job waits for the first result.
-    Each change of the jobs so leads to at most two plans. Where fabric time stands still during a plan, first
-    plans would gain nothing.
+    A first plan follows the arrival of a job at once, and the final plan follows it once no other job has
+    come for SETTLE_S. A job that arrives while the final plan is made does not wait for it: the search ends
+    with the best that it has, and the first plan with the new job starts from that. Where it has nothing yet,
+    the final plan begins anew; once in SEARCH_EVERY_NS the job waits for the first result. Each change of the
+    jobs so leads to at most two plans. With `stands_still`, fabric time stands still during a plan: then no
+    job arrives meanwhile, and SETTLE_S is fabric time.
     """
 
-    def __init__(self, worker: WorkerProcess, *, first_plans: bool = False) -> None:
+    def __init__(self, worker: WorkerProcess, *, stands_still: bool = False) -> None:
         self._worker = worker
-        self._first_plans = first_plans
+        self._stands_still = stands_still
+        self._settled_ns = 0
         self._inputs: PlanInput | None = None
         self._searching_since_ns: int | None = None
         self._come: asyncio.Event | None = None
@@ -64,8 +66,13 @@ class Planning:
         """The plan of the history that comes into force next, instead of a new one."""
 
     def wanted(self, core: Core) -> bool:
-        """Whether the core wants a plan, or the last one was a first plan."""
-        return core.wants_plan or self.unfinished
+        """Whether the core wants a plan, or the last one was a first plan and its final one is due."""
+        return core.wants_plan or (self.unfinished and core.now_ns >= self._settled_ns)
+
+    @property
+    def next_timer_ns(self) -> int | None:
+        """When the final plan is due, if the last one was a first plan and fabric time passes until then."""
+        return self._settled_ns if self.unfinished and self._stands_still else None
 
     def look_at(self, core: Core) -> None:
         """Something may have failed: a plan that is being made does not hold up the answer to it."""
@@ -133,13 +140,13 @@ class Planning:
                 rollback.version = earlier.version
                 return earlier, inputs
         limit_s = min(max(PLAN_CPU_S, GROWTH * self._last_s), CALL_CPU_S)
-        follows, self.unfinished = self.unfinished, self._first_plans and gains_by_first_plan(inputs)
+        follows, self.unfinished = self.unfinished, self._begins(core, inputs)
         if self.unfinished:
             return (await self._worker.run_timed(limit_s, first_plan, inputs))[0], inputs
         if follows:
             core.causes.add(SEARCH)
             core.causes.input_taken()
-        searches = self._first_plans and inputs.policy.joint_search
+        searches = inputs.policy.joint_search and not self._stands_still
         if searches:
             self._inputs = inputs
             await self._settle(core, inputs)
@@ -152,12 +159,27 @@ class Planning:
             return await self._plan(core, newer)
         return made, inputs
 
+    def _begins(self, core: Core, inputs: PlanInput) -> bool:
+        """Whether the next plan is a first plan."""
+        if not gains_by_first_plan(inputs):
+            return False
+        if self._stands_still:
+            if self._overdue(core):
+                return False
+            if self._searching_since_ns is None:
+                self._searching_since_ns = core.now_ns
+            self._settled_ns = core.now_ns + round(SETTLE_S * 1e9)
+        return True
+
+    def _overdue(self, core: Core) -> bool:
+        """Whether a search has waited for SEARCH_EVERY_NS."""
+        since_ns = self._searching_since_ns
+        return since_ns is not None and core.now_ns - since_ns > SEARCH_EVERY_NS
+
     async def _settle(self, core: Core, inputs: PlanInput) -> None:
         """Wait until no job has come for SETTLE_S, unless one waits for this plan, or a search has waited for
         SEARCH_EVERY_NS. Raises CallAbandonedError if one comes."""
-        since_ns = self._searching_since_ns
-        overdue = since_ns is not None and core.now_ns - since_ns > SEARCH_EVERY_NS
-        if overdue or new_jobs(inputs):
+        if self._overdue(core) or new_jobs(inputs):
             return
         self._come = asyncio.Event()
         try:

@@ -114,7 +114,7 @@ def test_a_job_that_arrives_gets_two_plans_at_most() -> None:
 
     async def scenario() -> None:
         worker = NotingWorker()
-        planning = Planning(worker, first_plans=True)  # type: ignore[arg-type]
+        planning = Planning(worker)  # type: ignore[arg-type]
         for wanted in (True, False):
             made = await planning.plan(core, _nothing)
             assert made is not None
@@ -134,23 +134,70 @@ def test_no_first_plan_for_one_job_alone() -> None:
 
     async def scenario() -> None:
         worker = NotingWorker()
-        planning = Planning(worker, first_plans=True)  # type: ignore[arg-type]
+        planning = Planning(worker)  # type: ignore[arg-type]
         assert await planning.plan(core, _nothing) is not None
         assert worker.made == ["plan"]
 
     on_loop(scenario())
 
 
-@pytest.mark.parametrize(("policy", "first_plans"), [("polyrhythm", False), ("routing", True)])
-def test_no_first_plan_where_it_gains_nothing(policy: str, first_plans: bool) -> None:
-    core = _core(policy)
+@pytest.mark.parametrize("stands_still", [False, True])
+def test_no_first_plan_where_it_gains_nothing(stands_still: bool) -> None:
+    core = _core("routing")
 
     async def scenario() -> None:
         worker = NotingWorker()
-        planning = Planning(worker, first_plans=first_plans)  # type: ignore[arg-type]
+        planning = Planning(worker, stands_still=stands_still)  # type: ignore[arg-type]
         assert await planning.plan(core, _nothing) is not None
         assert worker.made == ["plan"]
         assert not planning.unfinished
+
+    on_loop(scenario())
+
+
+def test_where_time_stands_still_the_search_waits_in_fabric_time_until_no_job_comes() -> None:
+    core, settle_ns = _core(), round(planning_module.SETTLE_S * 1e9)
+    core.now_ns = 1_000
+
+    async def scenario() -> None:
+        worker = NotingWorker()
+        planning = Planning(worker, stands_still=True)  # type: ignore[arg-type]
+
+        async def made() -> list[str]:
+            found = await planning.plan(core, _nothing)
+            assert found is not None
+            core.adopt(found)
+            return worker.made
+
+        assert await made() == ["first_plan"]
+        assert not planning.wanted(core)
+        assert planning.next_timer_ns == 1_000 + settle_ns
+        core.now_ns += settle_ns - 1
+        assert not planning.wanted(core)
+        _joins(core, "b", "h2", "h4")
+        assert await made() == ["first_plan"] * 2
+        core.now_ns += settle_ns
+        assert planning.wanted(core)
+        assert await made() == ["first_plan"] * 2 + ["plan"]
+        assert planning.next_timer_ns is None
+        assert not planning.wanted(core)
+
+    on_loop(scenario())
+
+
+def test_where_jobs_come_all_the_time_a_search_is_made_all_the_same() -> None:
+    core = _core()
+
+    async def scenario() -> None:
+        worker = NotingWorker()
+        planning = Planning(worker, stands_still=True)  # type: ignore[arg-type]
+        for name in "bdefg":
+            made = await planning.plan(core, _nothing)
+            assert made is not None
+            core.adopt(made)
+            core.now_ns += planning_module.SEARCH_EVERY_NS // 2
+            _joins(core, name, "h2", "h4")
+        assert worker.made == ["first_plan"] * 3 + ["plan", "first_plan"]
 
     on_loop(scenario())
 
@@ -160,7 +207,7 @@ def test_a_new_job_does_not_wait_for_the_search() -> None:
 
     async def scenario() -> None:
         worker = NotingWorker()
-        planning = Planning(worker, first_plans=True)  # type: ignore[arg-type]
+        planning = Planning(worker)  # type: ignore[arg-type]
         first = await planning.plan(core, _nothing)
         assert first is not None
         core.adopt(first)
@@ -188,7 +235,7 @@ def test_no_search_begins_while_jobs_come_in_a_row(monkeypatch: pytest.MonkeyPat
 
     async def scenario() -> None:
         worker = NotingWorker()
-        planning = Planning(worker, first_plans=True)  # type: ignore[arg-type]
+        planning = Planning(worker)  # type: ignore[arg-type]
         for name in ("b", "d"):
             first = await planning.plan(core, _nothing)
             assert first is not None
@@ -237,7 +284,7 @@ def test_what_the_search_has_found_is_where_a_new_job_starts() -> None:
 
     async def scenario() -> None:
         worker = StoppedWorker()
-        planning = Planning(worker, first_plans=True)  # type: ignore[arg-type]
+        planning = Planning(worker)  # type: ignore[arg-type]
         first = await planning.plan(core, _nothing)
         assert first is not None
         core.adopt(first)
@@ -274,7 +321,7 @@ def test_a_rollback_comes_into_force_under_the_number_that_it_says() -> None:
 
     async def scenario() -> None:
         worker = SlowWorker()
-        planning = Planning(worker, first_plans=True)  # type: ignore[arg-type]
+        planning = Planning(worker)  # type: ignore[arg-type]
 
         async def answer() -> None:
             core.take_condition()
