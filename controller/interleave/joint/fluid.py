@@ -273,7 +273,7 @@ class _PlainFluid:
         """Whether a queue of the fabric is full."""
         users = (s for s, own in enumerate(self._links) if k in own)
         used = sum(self._flows[s] * self._rate[s] for s in users)
-        return self._queues[k] and used >= self._capacity[k] * (1 - FULL)
+        return self._queues[k] and used >= (self._capacity[k] - self._control[k]) * (1 - FULL)
 
 
 def begin_at(now: float, period: float, shift: float, late: float) -> float:

@@ -31,8 +31,7 @@ class FluidArrays(NamedTuple):
     `gap` after it (TOUCH of its period included), all slots of its `slot_set` move later (`later_by`). The
     first iteration of a run waits for its slot. By step: `up`, `rate`, `compute`. By stream: `job`, `flows`,
     `relative_size`, `steady` (see `steady_rates`), and its links, `at[s]` to `at[s + 1]` of `link`. By link:
-    `capacity` for data while packets wait, `control`, what it carries beside that while none do, and `queues`
-    as in `Instance`.
+    `capacity`, `control` as in `fair_rates`, and `queues` as in `Instance`.
     """
 
     first: Ints
@@ -80,9 +79,8 @@ def fluid_arrays(
     times = np.array([f for f, own in zip(factors, steps, strict=True) for _ in own], dtype=np.float64)
     more = np.array([min(longer * s.up_ns, s.compute_ns) for s in flat], dtype=np.float64)
     late, gap, slot_set = _slot_tolerances(instance, group)
-    whole = np.array([instance.capacity_bps[k] / 1e9 for k in links], dtype=np.float64)
+    capacity = np.array([instance.capacity_bps[k] / 1e9 for k in links], dtype=np.float64)
     queues = np.array([bool(instance.queues) and instance.queues[k] for k in links], dtype=np.bool_)
-    capacity = whole - np.where(queues, np.minimum(CONTROL * whole, MOST_CONTROL), 0.0)
     return FluidArrays(
         first=np.cumsum([0, *map(len, steps)]).astype(np.int64),
         up=(np.array([s.up_ns for s in flat], dtype=np.float64) + more) * times,
@@ -104,7 +102,7 @@ def fluid_arrays(
         at=np.cumsum([0, *(len(s.links) for s in group.streams)]).astype(np.int64),
         link=np.array([number[k] for s in group.streams for k in s.links], dtype=np.int64),
         capacity=capacity,
-        control=whole - capacity,
+        control=np.where(queues, np.minimum(CONTROL * capacity, MOST_CONTROL), 0.0),
         queues=queues,
         jitter=instance.jitter,
         slope=instance.mltcp[0],

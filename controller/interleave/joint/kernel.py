@@ -53,7 +53,7 @@ def _waits(x: FluidArrays, y: FluidState, s: int) -> bool:
                 m = level * links + k
                 for i in range(y.using_at[m], y.using_at[m + 1]):
                     used += x.flows[y.using[i]] * y.rate[y.using[i]]
-            if used >= x.capacity[k] * (1 - FULL):
+            if used >= (x.capacity[k] - x.control[k]) * (1 - FULL):
                 return True
     return False
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from controller.interleave.joint import fair_rates
-from controller.interleave.joint.fair_rates import FULL, NIC_WAIT
+from controller.interleave.joint.fair_rates import FULL, NIC_WAIT, SELDOM_MARKED
 from controller.interleave.joint.fluid import DONE_BITS, STAIRS
 from controller.interleave.joint.fluid_arrays import FluidArrays
 from controller.interleave.joint.kernel_state import FluidState, inlined
@@ -73,7 +73,7 @@ def _fill(x: FluidArrays, y: FluidState, level: int, streams: int, links: int, w
     size = 0
     for i in range(links):
         k = y.touched[i]
-        free[k] = y.room[level, k]
+        free[k] = max(0.0, y.room[level, k] - x.control[k] * y.crowded[level, k])
         asked[k] = 0.0
         share[k] = np.inf
         lowest[k] = -np.inf
@@ -209,11 +209,13 @@ def set_rates(x: FluidArrays, y: FluidState, now: float) -> int:
                 k = touched[i]
                 m = level * len(x.capacity) + k
                 work += using_at[m + 1] - using_at[m]
-                wanted = 0.0
+                wanted, waiting = 0.0, 0.0
                 for n in range(using_at[m], using_at[m + 1]):
                     wanted += y.wants[using[n]]
+                    waiting += x.flows[using[n]] * (y.wants[using[n]] > 0)
                 stopped = y.stops[level, k]
-                y.stops[level, k] = wanted > (y.room[level, k] + x.control[k]) * (1 + FULL)
+                y.stops[level, k] = wanted > y.room[level, k]
+                y.crowded[level, k] = waiting > SELDOM_MARKED
                 if stopped or y.stops[level, k]:
                     for n in range(using_at[m], using_at[m + 1]):
                         s = using[n]

@@ -37,7 +37,8 @@ class FluidState(NamedTuple):
 
     The streams of level k are `by_level[level_at[k]:level_at[k + 1]]`, those of them on link n
     `using[using_at[m]:using_at[m + 1]]` with m = k * links + n. `room[k]` is what the levels above k leave of
-    each link, `stops[k]` says which links do not carry all that is wanted on level k. `at` holds the time.
+    each link, `stops[k]` says which links do not carry all that is wanted on level k, and `crowded[k]` on
+    which more than SELDOM_MARKED flows of that level send. `at` holds the time.
     The other arrays are the working space of `set_rates`.
     """
 
@@ -75,6 +76,7 @@ class FluidState(NamedTuple):
     using: Ints
     room: Floats
     stops: Bools
+    crowded: Bools
     touched: Ints
     is_touched: Bools
     narrow: Ints
@@ -179,6 +181,7 @@ def started(x: FluidArrays, starts: Floats) -> FluidState:
         using_at,
         using,
         room,
+        np.zeros((levels, links), dtype=np.bool_),
         np.zeros((levels, links), dtype=np.bool_),
         np.zeros(links + 1, dtype=np.int64),
         np.zeros(links, dtype=np.bool_),

@@ -123,7 +123,14 @@ def test_a_nic_that_stops_no_flow_alone_holds_back_none() -> None:
     assert fair_rates(*args, (False, True)) == fair_rates(*args)
 
 
-def test_acknowledgements_and_cnps_take_their_part_only_of_a_link_whose_queue_fills() -> None:
-    links, queues = [[0], [0]], (True,)
-    assert fair_rates([98.0], (1, 1), (1.0, 1.0), (90.0, 10.0), links, queues, [2.0]) == [90.0, 10.0]
-    assert fair_rates([98.0], (1, 1), (1.0, 1.0), (90.0, 80.0), links, queues, [2.0]) == [49.0, 49.0]
+def test_acknowledgements_and_cnps_take_their_part_only_where_more_than_two_flows_fill_a_queue() -> None:
+    two, three, queues = [[0]] * 2, [[0]] * 3, (True,)
+    assert fair_rates([98.0], (1,) * 3, (1.0,) * 3, (80.0, 10.0, 8.0), three, queues, [2.0]) == [
+        80.0,
+        10.0,
+        8.0,
+    ]
+    assert fair_rates([98.0], (1,) * 3, (1.0,) * 3, (90.0,) * 3, three, queues, [2.0]) == [32.0] * 3
+    assert fair_rates([98.0], (1, 2), (1.0,) * 2, (90.0,) * 2, two, queues, [2.0]) == [32.0] * 2
+    assert fair_rates([98.0], (1,) * 2, (1.0,) * 2, (90.0,) * 2, two, queues, [2.0]) == [49.0] * 2
+    assert fair_rates([1.0], (1,) * 3, (1.0,) * 3, (90.0,) * 3, three, queues, [2.0]) == [0.0] * 3
