@@ -223,14 +223,12 @@ class JointSearch:
         given = {"as composed": self._start_choice}
         before = self._before
         if before is not None:
+            # Without its MLTCP: jobs that keep it would be exempt from the gain that it has to show below.
             given = {"as before": replace(before, mltcp=self._start_choice.mltcp)} | given
         found = self._solved(given, mltcp=False)
         capable = any(p.mltcp_capable for p in self.instance.jobs)
-        if (
-            found.stopped
-            or not capable
-            or (found.value.met and found.utilisation * (1 + MLTCP_MIN_GAIN) >= found.bound)
-        ):
+        hopeless = found.value.met and found.utilisation * (1 + MLTCP_MIN_GAIN) >= found.bound
+        if found.stopped or not capable or hopeless:
             return found
         given = {_WITHOUT_MLTCP: found.choice} | ({} if before is None else {"as before": before})
         with_mltcp = self._solved(given, mltcp=True)

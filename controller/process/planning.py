@@ -134,14 +134,16 @@ class Planning:
                 rollback.refusal = str(error)
             else:
                 # Also after a first plan: a final one would replace it at once.
-                self.unfinished = False
+                self.unfinished, self._searching_since_ns = False, None
                 core.causes.add(rollback_to(rollback.plan.version))
                 core.causes.input_taken()
                 rollback.version = earlier.version
                 return earlier, inputs
         limit_s = min(max(PLAN_CPU_S, GROWTH * self._last_s), CALL_CPU_S)
-        follows, self.unfinished = self.unfinished, self._begins(core, inputs)
+        follows, self.unfinished = self.unfinished, self._comes_first(core, inputs)
         if self.unfinished:
+            if self._stands_still:
+                self._await_jobs(core.now_ns)
             return (await self._worker.run_timed(limit_s, first_plan, inputs))[0], inputs
         if follows:
             core.causes.add(SEARCH)
@@ -159,17 +161,15 @@ class Planning:
             return await self._plan(core, newer)
         return made, inputs
 
-    def _begins(self, core: Core, inputs: PlanInput) -> bool:
+    def _comes_first(self, core: Core, inputs: PlanInput) -> bool:
         """Whether the next plan is a first plan."""
-        if not gains_by_first_plan(inputs):
-            return False
-        if self._stands_still:
-            if self._overdue(core):
-                return False
-            if self._searching_since_ns is None:
-                self._searching_since_ns = core.now_ns
-            self._settled_ns = core.now_ns + round(SETTLE_S * 1e9)
-        return True
+        return gains_by_first_plan(inputs) and not (self._stands_still and self._overdue(core))
+
+    def _await_jobs(self, now_ns: int) -> None:
+        """The final plan is due once no job has come for SETTLE_S of fabric time."""
+        self._settled_ns = now_ns + round(SETTLE_S * 1e9)
+        if self._searching_since_ns is None:
+            self._searching_since_ns = now_ns
 
     def _overdue(self, core: Core) -> bool:
         """Whether a search has waited for SEARCH_EVERY_NS."""

@@ -202,6 +202,28 @@ def test_where_jobs_come_all_the_time_a_search_is_made_all_the_same() -> None:
     on_loop(scenario())
 
 
+def test_a_rollback_ends_the_wait_for_a_search() -> None:
+    """A job that comes long after it gets a first plan at once, as any other does."""
+    core = _core()
+    earlier = plan(core.input_now())
+
+    async def scenario() -> None:
+        worker = NotingWorker()
+        planning = Planning(worker, stands_still=True)  # type: ignore[arg-type]
+        for rollback in (None, Rollback(earlier)):
+            planning.rollback = rollback
+            made = await planning.plan(core, _nothing)
+            assert made is not None
+            core.adopt(made)
+        assert planning.next_timer_ns is None
+        core.now_ns += planning_module.SEARCH_EVERY_NS + 1
+        _joins(core, "b", "h2", "h4")
+        assert await planning.plan(core, _nothing) is not None
+        assert worker.made == ["first_plan"] * 2
+
+    on_loop(scenario())
+
+
 def test_a_new_job_does_not_wait_for_the_search() -> None:
     core = _core()
 

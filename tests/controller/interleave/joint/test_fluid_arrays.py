@@ -24,10 +24,19 @@ def lengths(rates: tuple[int, ...], capacity: int, *, up: float = 60.0, queue: b
     return [float(ns) / MS for ns in found.mean(axis=0)]
 
 
-@pytest.mark.parametrize("mbps", [25, 333, 50_000])
+@pytest.mark.parametrize("mbps", [24, 333, 51_000])
 def test_jobs_that_a_link_just_carries_lose_nothing(mbps: int) -> None:
-    both = mbps * 1_000_000
-    assert lengths((both // 2, both - both // 2), both) == pytest.approx([100.0, 100.0], rel=1e-9)
+    """Four jobs fill it together. One of them meets a fifth on another link, so that these are simulated."""
+    rate = mbps * 250_000
+    paths = ((0,), (0,), (0,), (0, 1), (1,))
+    jobs = tuple(
+        JointJob(f"job{i}", 1.0, (Step(60 * MS, rate, 40 * MS),), (JointFlow(1.0, (path,)),))
+        for i, path in enumerate(paths)
+    )
+    instance = Instance(jobs, (4 * rate, rate), 0.0, queues=(True, True))
+    found = Evaluator(instance).lengths(plain(instance, (0,) * len(jobs)), EFFORT).mean(axis=0) / MS
+    assert found[:3] == pytest.approx([100.0] * 3, rel=1e-9)
+    assert min(found[3:]) > 115
 
 
 def test_where_packets_wait_control_packets_take_their_part_of_the_link() -> None:
