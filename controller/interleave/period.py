@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -145,8 +145,25 @@ def _divisors(number: int) -> tuple[int, ...]:
 
 def repeat_soon(groups: Sequence[Sequence[int]]) -> bool:
     """Whether periods may stay as they are: on each link, or in total, they repeat together soon enough."""
+    return all(map(_soon, groups)) or _soon([t for periods in groups for t in periods])
 
-    def soon(periods: Sequence[int]) -> bool:
-        return math.lcm(*periods) <= LONGEST * max(periods, default=1)
 
-    return all(map(soon, groups)) or soon([t for periods in groups for t in periods])
+def repeating_groups(periods: Mapping[str, int], most: int = LONGEST) -> list[list[str]]:
+    """The jobs in groups whose periods (ns) meet again within `most` times the longest of the group. Each job
+    joins the first group that it suits, those with the longest periods first.
+
+    Only such jobs have a circle: of periods like 161,349,414 and 164,247,747 ns the common multiple is
+    millions of laps away.
+    """
+    groups: list[tuple[list[str], set[int]]] = []
+    for job in sorted(periods, key=lambda job: -periods[job]):
+        names, of_group = next((g for g in groups if _soon(g[1] | {periods[job]}, most)), ([], set()))
+        if not names:
+            groups.append((names, of_group))
+        names.append(job)
+        of_group.add(periods[job])
+    return [names for names, _ in groups]
+
+
+def _soon(periods: Collection[int], most: int = LONGEST) -> bool:
+    return math.lcm(*periods) <= most * max(periods, default=1)

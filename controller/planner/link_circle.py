@@ -14,7 +14,7 @@ from controller.interleave.circle import SharedLink, perimeter, random_score
 from controller.interleave.joint.evaluator import Evaluator
 from controller.interleave.joint.instance import UNSCHEDULED, Choice
 from controller.interleave.link_sharing import SLACK
-from controller.interleave.period import repeat_soon
+from controller.interleave.period import repeat_soon, repeating_groups
 from controller.model import Phase, Plan
 from controller.model.plan import JobPlan
 from controller.planner.demand import Demands
@@ -153,16 +153,6 @@ def _ways(demands: Demands, plan: Plan) -> Mapping[str, Way]:
 def _in_step(arcs: Sequence[Arc]) -> list[Mapping[str, int]]:
     """The jobs with slots, in groups whose periods meet again soon: only their shifts mean anything to one
     another."""
-    groups: list[dict[str, int]] = []
-    periods: list[list[int]] = []
-    for arc in arcs:
-        if not arc.slotted:
-            continue
-        at = next((i for i, known in enumerate(periods) if repeat_soon([[*known, arc.period_ns]])), None)
-        if at is None:
-            at = len(groups)
-            groups.append({})
-            periods.append([])
-        groups[at][arc.job] = arc.shift_ns
-        periods[at].append(arc.period_ns)
-    return list(groups)
+    slotted = {arc.job: arc for arc in arcs if arc.slotted}
+    groups = repeating_groups({job: arc.period_ns for job, arc in slotted.items()})
+    return [{job: slotted[job].shift_ns for job in group} for group in groups]

@@ -11,7 +11,7 @@ from controller.interleave.affinity import LinkFit
 from controller.interleave.circle import SharedLink, random_score
 from controller.interleave.joint.instance import UNSCHEDULED, JobTiming
 from controller.interleave.link_sharing import SLACK, SLOT_SCORE, contended
-from controller.interleave.period import repeat_soon
+from controller.interleave.period import repeating_groups
 from controller.interleave.slot_schedule import JobSlot, SlotSchedule
 from controller.model import Phase
 from controller.planner.time_shifts import only
@@ -23,21 +23,13 @@ def searched_schedule(
     """The schedule of jobs with these timings. Jobs whose periods meet again soon are one group: their shifts
     are relative to one another. `contending` are the jobs that may need slots.
     """
-    may_need = set(contending)
-    slots: dict[str, JobSlot] = {}
-    reasons: dict[str, str] = {}
-    groups: list[set[int]] = []
-    for job, timing in timings.items():
-        if timing != UNSCHEDULED:
-            period = round(timing[0])
-            group = next((g for g in groups if repeat_soon([[*g, period]])), None)
-            if group is None:
-                group = set()
-                groups.append(group)
-            group.add(period)
-            slots[job] = JobSlot(timing[0], timing[1], groups.index(group))
-        elif job in may_need:
-            reasons[job] = "in the joint search it gained nothing from sharing links in time"
+    timed = {job: t for job, t in timings.items() if t != UNSCHEDULED}
+    groups = repeating_groups({job: period for job, (period, _) in timed.items()})
+    number = {job: i for i, group in enumerate(groups) for job in group}
+    slots = {job: JobSlot(period, shift, number[job]) for job, (period, shift) in timed.items()}
+    free = set(contending) - timed.keys()
+    why = "in the joint search it gained nothing from sharing links in time"
+    reasons = {job: why for job in timings if job in free}
     fits = []
     for link in shared:
         jobs = [j for j in link.demands if j in slots]

@@ -11,6 +11,7 @@ from itertools import combinations
 
 from controller.interleave.circle import SharedLink, random_score
 from controller.interleave.link_sharing import SLACK, contended, overlapping
+from controller.interleave.period import REPEATS, repeating_groups
 from controller.interleave.slot_schedule import SlotSchedule
 from controller.interleave.timing import TimingProblem
 from controller.model import Phase
@@ -50,13 +51,18 @@ class TimeShifts:
 
     def groups(self, link: SharedLink) -> list[dict[str, int]]:
         """The jobs of a link that have a slot, as one mapping (job to shift in ns) for each group. The shifts
-        of a group are relative to one another; those of different groups are not."""
+        of a group are relative to one another; those of different groups are not.
+
+        A group whose periods hardly ever meet is several groups here: a first plan puts slots of any periods
+        into one, and a timing of someone else may.
+        """
+        slots = self.schedule.slots
         groups: dict[int, dict[str, int]] = defaultdict(dict)
         for job in link.demands:
-            if job in self.schedule.slots:
-                slot = self.schedule.slots[job]
-                groups[slot.group][job] = slot.shift_ns
-        return list(groups.values())
+            if job in slots:
+                groups[slots[job].group][job] = slots[job].period_ns
+        meeting = (jobs for periods in groups.values() for jobs in repeating_groups(periods, REPEATS))
+        return [{job: slots[job].shift_ns for job in jobs} for jobs in meeting]
 
     @cached_property
     def kinds(self) -> tuple[SharedLink, ...]:

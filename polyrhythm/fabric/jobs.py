@@ -173,6 +173,8 @@ class JobRunner:
     def result(self) -> dict[str, Any]:
         """The result for the parent process: the iterations and when each job was on the fabric."""
         boundary = self._fabric.boundary
+        # Figures of a job that is left out of all plans, for example, are not those of the policy.
+        refusals = dict.fromkeys(what for host in self._fabric.hosts.values() for what in host.agent.refusals)
         return session_result(
             {name: self._records(job) for name, job in self._jobs.items()},
             {name: job.spec for name, job in self._jobs.items()},
@@ -182,7 +184,7 @@ class JobRunner:
             },
             ended_ns=self._heap.now,
             deterministic=not self._fabric.ordered,
-            notes=boundary.notes,
+            notes=[*boundary.notes, *(f"the controller refused: {what}" for what in refusals)],
             failovers=self._fabric.failovers.results(),
             pfc=self._fabric.pfc_report(),
         )

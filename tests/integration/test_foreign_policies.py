@@ -143,6 +143,38 @@ def test_each_file_is_a_package_that_runs(installed: Path, tmp_path: Path, polic
         assert shifts[1] - shifts[0] > 100
 
 
+FIRST_PLAN_ONLY = """
+from dataclasses import dataclass
+from polyrhythm import JobSlot, Policy, SlotSchedule, Timing, TimingProblem
+
+@dataclass(frozen=True)
+class FirstPlanOnly(Timing):
+    def schedule(self, problem: TimingProblem) -> SlotSchedule:
+        if problem.previous:
+            raise KeyError("slots in force")
+        return SlotSchedule({job: JobSlot(t, 0, 0) for job, t in problem.periods.items()}, {}, (), ())
+
+POLICY = Policy("first-plan-only", timing=FirstPlanOnly())
+"""
+
+
+@pytest.mark.slow
+def test_a_run_says_that_a_job_is_in_no_plan(site: Path, tmp_path: Path) -> None:
+    install(site, "first_plan_only", FIRST_PLAN_ONLY)
+    file = tmp_path / "figures.json"
+    scenario = shortened("two_vgg19", tmp_path, warmup=1, iterations=3)
+    scenario.write_text(scenario.read_text() + "profile_window_ms: 1000\n")
+    options = ("--once", "--offsets", "0", "--policy", "first-plan-only", "--json", str(file))
+    done = command(site, "run", str(scenario), *options)
+    assert done.returncode == 0, done.stderr
+    notes = json.loads(file.read_text())["scenarios"]["two_vgg19"]["notes"]
+    assert notes["ecmp"] == []
+    job = "the controller refused: job vgg19-a is left out of all plans, and its flows go by ECMP: plan failed: "
+    (note,) = (note for note in notes["polyrhythm"] if note.startswith(job))
+    assert "slots in force" in note
+    assert note in " ".join(done.stdout.replace("│", " ").split())
+
+
 # Other processes and later runs
 
 

@@ -53,6 +53,20 @@ def test_a_new_job_and_those_connected_to_it_have_one_level() -> None:
     assert levels == {"a": 0, "b": 0, "c": 2, "d": 0, "alone": 5, "new": 0}
 
 
+def test_a_new_job_joins_jobs_with_slots_of_periods_that_never_meet() -> None:
+    """Their common multiple is millions of laps long, so they have no circle. They keep their slots."""
+    jobs = tuple(job(f"j{n}", f"h{n + 1}", f"h{n + 5}", 0.3) for n in range(4))
+    x = PlanInput(FABRIC, jobs[:3], POLICIES["polyrhythm"], 0)
+    before = plan(x)
+    periods = {"j0": 161_349_414, "j1": 161_349_414, "j2": 164_247_747}
+    slots = {name: replace(before.jobs[name], period_ns=t, shift_ns=1_000) for name, t in periods.items()}
+    after = first_plan(replace(x, jobs=jobs, previous=replace(before, jobs=slots)))
+    assert {name: j.period_ns for name, j in after.jobs.items()} == periods | {"j3": None}
+    assert {j.level for j in after.jobs.values()} == {0}
+    final = plan(replace(x, jobs=jobs, previous=after))
+    assert all(j.expected_ns for j in final.jobs.values())
+
+
 def test_a_policy_without_a_search_has_its_final_plan_at_once() -> None:
     x = PlanInput(FABRIC, (job("a", "h1", "h5"), job("b", "h2", "h6")), POLICIES["crux"], 0)
     assert first_plan(x) == plan(x)
