@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -14,7 +13,7 @@ from controller.interleave.link_sharing import SLACK, SLOT_SCORE, contended
 from controller.interleave.period import repeating_groups
 from controller.interleave.slot_schedule import JobSlot, SlotSchedule
 from controller.model import Phase
-from controller.planner.time_shifts import only
+from controller.planner.time_shifts import groups_in_step, only
 
 
 def searched_schedule(
@@ -27,9 +26,8 @@ def searched_schedule(
     groups = repeating_groups({job: period for job, (period, _) in timed.items()})
     number = {job: i for i, group in enumerate(groups) for job in group}
     slots = {job: JobSlot(period, shift, number[job]) for job, (period, shift) in timed.items()}
-    free = set(contending) - timed.keys()
-    why = "in the joint search it gained nothing from sharing links in time"
-    reasons = {job: why for job in timings if job in free}
+    may_need, why = set(contending), "in the joint search it gained nothing from sharing links in time"
+    reasons = {job: why for job in timings if job in may_need and job not in timed}
     fits = []
     for link in shared:
         jobs = [j for j in link.demands if j in slots]
@@ -46,11 +44,9 @@ def slots_score(link: SharedLink, slots: Mapping[str, JobSlot], shifts: Mapping[
 
     Groups of slots meet in all positions alike: no circle holds periods that do not meet again soon.
     """
-    groups: dict[int, dict[str, int]] = defaultdict(dict)
-    for job in link.demands:
-        groups[slots[job].group][job] = shifts[job]
+    groups = [{job: shifts[job] for job in jobs} for jobs in groups_in_step(link.demands, slots)]
     periods = {job: slots[job].period_ns for job in link.demands}
-    return random_score(link, periods, list(groups.values()), slack=SLACK)
+    return random_score(link, periods, groups, slack=SLACK)
 
 
 def tight(shared: Sequence[SharedLink], slots: Mapping[str, JobSlot], jitter: float) -> bool:

@@ -12,7 +12,7 @@ from itertools import combinations
 from controller.interleave.circle import SharedLink, random_score
 from controller.interleave.link_sharing import SLACK, contended, overlapping
 from controller.interleave.period import REPEATS, repeating_groups
-from controller.interleave.slot_schedule import SlotSchedule
+from controller.interleave.slot_schedule import JobSlot, SlotSchedule
 from controller.interleave.timing import TimingProblem
 from controller.model import Phase
 from controller.planner.ask import ask_schedule
@@ -34,6 +34,20 @@ def distinct(shared: Iterable[SharedLink]) -> tuple[SharedLink, ...]:
     return tuple(found.values())
 
 
+def groups_in_step(jobs: Iterable[str], slots: Mapping[str, JobSlot]) -> list[list[str]]:
+    """Those of `jobs` that have a slot, in groups. The shifts of a group are relative to one another; those
+    of different groups are not.
+
+    A group of slots whose periods hardly ever meet is several groups here: a first plan puts slots of any
+    periods into one, and a timing of someone else may.
+    """
+    groups: dict[int, dict[str, int]] = defaultdict(dict)
+    for job in jobs:
+        if job in slots:
+            groups[slots[job].group][job] = slots[job].period_ns
+    return [names for periods in groups.values() for names in repeating_groups(periods, REPEATS)]
+
+
 @dataclass(frozen=True)
 class TimeShifts:
     """The slots of one candidate on the links that its jobs share, and what follows from them."""
@@ -50,19 +64,10 @@ class TimeShifts:
         return {n: slots[n].period_ns if n in slots else p.period_ns for n, p in own.items()}
 
     def groups(self, link: SharedLink) -> list[dict[str, int]]:
-        """The jobs of a link that have a slot, as one mapping (job to shift in ns) for each group. The shifts
-        of a group are relative to one another; those of different groups are not.
-
-        A group whose periods hardly ever meet is several groups here: a first plan puts slots of any periods
-        into one, and a timing of someone else may.
-        """
+        """The jobs of a link that have a slot, as one mapping (job to shift in ns) for each group of
+        `groups_in_step`."""
         slots = self.schedule.slots
-        groups: dict[int, dict[str, int]] = defaultdict(dict)
-        for job in link.demands:
-            if job in slots:
-                groups[slots[job].group][job] = slots[job].period_ns
-        meeting = (jobs for periods in groups.values() for jobs in repeating_groups(periods, REPEATS))
-        return [{job: slots[job].shift_ns for job in jobs} for jobs in meeting]
+        return [{job: slots[job].shift_ns for job in jobs} for jobs in groups_in_step(link.demands, slots)]
 
     @cached_property
     def kinds(self) -> tuple[SharedLink, ...]:

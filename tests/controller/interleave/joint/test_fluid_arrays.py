@@ -13,12 +13,14 @@ MS = 1_000_000
 EFFORT = Effort((1, 2), 40)
 
 
+def sending(name: str, rate: int, path: tuple[int, ...], up: float) -> JointJob:
+    """A job that sends `up` of 100 ms over the links of `path`."""
+    return JointJob(name, 1.0, (Step(up * MS, rate, (100 - up) * MS),), (JointFlow(1.0, (path,)),))
+
+
 def lengths(rates: tuple[int, ...], capacity: int, *, up: float = 60.0, queue: bool = True) -> list[float]:
     """The iteration of jobs that send `up` of 100 ms at these rates over one link, in ms, without jitter."""
-    jobs = tuple(
-        JointJob(f"job{i}", 1.0, (Step(up * MS, rate, (100 - up) * MS),), (JointFlow(1.0, ((0,),)),))
-        for i, rate in enumerate(rates)
-    )
+    jobs = tuple(sending(f"job{i}", rate, (0,), up) for i, rate in enumerate(rates))
     instance = Instance(jobs, (capacity,), 0.0, queues=(queue,))
     found = Evaluator(instance).lengths(plain(instance, (0,) * len(jobs)), EFFORT)
     return [float(ns) / MS for ns in found.mean(axis=0)]
@@ -29,10 +31,7 @@ def test_jobs_that_a_link_just_carries_lose_nothing(mbps: int) -> None:
     """Four jobs fill it together. One of them meets a fifth on another link, so that these are simulated."""
     rate = mbps * 250_000
     paths = ((0,), (0,), (0,), (0, 1), (1,))
-    jobs = tuple(
-        JointJob(f"job{i}", 1.0, (Step(60 * MS, rate, 40 * MS),), (JointFlow(1.0, (path,)),))
-        for i, path in enumerate(paths)
-    )
+    jobs = tuple(sending(f"job{i}", rate, path, 60.0) for i, path in enumerate(paths))
     instance = Instance(jobs, (4 * rate, rate), 0.0, queues=(True, True))
     found = Evaluator(instance).lengths(plain(instance, (0,) * len(jobs)), EFFORT).mean(axis=0) / MS
     assert found[:3] == pytest.approx([100.0] * 3, rel=1e-9)
