@@ -37,12 +37,14 @@ def fair_rates(
     links: Sequence[Sequence[int]],
     queues: Sequence[bool] = (),
     control: Sequence[float] = (),
+    above: Sequence[float] = (),
 ) -> list[float]:
     """The rate of one flow of each stream, in the unit of `room`: what each link carries.
 
     By stream: its number of `flows`, the `weights` and `caps` of one flow, and its `links`. By link: whether
-    packets that want it wait in a queue of the fabric (`queues`; empty: none do), and what acknowledgements
-    and CNPs take of it where many do (`control`; empty: nothing).
+    packets that want it wait in a queue of the fabric (`queues`; empty: none do), what acknowledgements and
+    CNPs take of it where many do (`control`; empty: nothing), and how many flows of higher levels wait there
+    (`above`; empty: none).
 
     Each flow rises in proportion to its weight until its cap or a full link stops it. A link that carries all
     caps stops nobody. A link that is the first to stop each of its streams is filled by them, whatever
@@ -57,8 +59,9 @@ def fair_rates(
     """
     narrow = _narrow(room, flows, caps, links)
     if control:
-        waiting = _sums(len(room), flows, links)
-        many = [own * (n > SELDOM_MARKED) for own, n in zip(control, waiting, strict=True)]
+        waiting = sums(len(room), flows, links)
+        higher = above or [0.0] * len(room)
+        many = [c * (n + m > SELDOM_MARKED) for c, n, m in zip(control, waiting, higher, strict=True)]
         room = [max(0.0, free - own) for free, own in zip(room, many, strict=True)]
     rates, shares, alone = _filled(room, flows, weights, caps, narrow, queues)
     lower, fewer = list(weights), False
@@ -138,7 +141,7 @@ def room_below(
     room: Sequence[float], flows: Sequence[float], rates: Sequence[float], links: Sequence[Sequence[int]]
 ) -> list[float]:
     """What streams of these `rates` leave of the links for the levels below."""
-    used = _sums(len(room), [f * r for f, r in zip(flows, rates, strict=True)], links)
+    used = sums(len(room), [f * r for f, r in zip(flows, rates, strict=True)], links)
     return [max(0.0, k - u) for k, u in zip(room, used, strict=True)]
 
 
@@ -146,11 +149,12 @@ def _narrow(
     room: Sequence[float], flows: Sequence[float], caps: Sequence[float], links: Sequence[Sequence[int]]
 ) -> list[list[int]]:
     """By stream: its links that do not carry all caps."""
-    wanted = _sums(len(room), [f * c for f, c in zip(flows, caps, strict=True)], links)
+    wanted = sums(len(room), [f * c for f, c in zip(flows, caps, strict=True)], links)
     return [[k for k in own if wanted[k] > room[k]] for own in links]
 
 
-def _sums(count: int, amounts: Sequence[float], links: Sequence[Sequence[int]]) -> list[float]:
+def sums(count: int, amounts: Sequence[float], links: Sequence[Sequence[int]]) -> list[float]:
+    """By link, of which there are `count`: the sum of the `amounts` of the streams that use it."""
     found = [0.0] * count
     for amount, own in zip(amounts, links, strict=True):
         for k in own:

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from controller.interleave.jitter import PRIME, draw
-from controller.interleave.joint.fair_rates import FULL, fair_rates, room_below
+from controller.interleave.joint.fair_rates import FULL, fair_rates, room_below, sums
 from controller.interleave.joint.fluid_arrays import Floats, FluidArrays
 from controller.interleave.joint.steady_rates import SENT
 from controller.interleave.joint.windows import rest_wait
@@ -216,14 +216,16 @@ class _PlainFluid:
 
     def _solve(self, active: set[int]) -> list[float]:
         rates, room = [0.0] * len(self._left), list(self._capacity)
+        above = [0.0] * len(room)
         for streams in self._by_level:
             level = [s for s in streams if s in active]
             weights = [self._weight(s) for s in level]
             caps = [self._steps[j][self._runners[j].step][1] for j in (self._job[s] for s in level)]
             flows, links = [self._flows[s] for s in level], [self._links[s] for s in level]
-            found = fair_rates(room, flows, weights, caps, links, self._queues, self._control)
+            found = fair_rates(room, flows, weights, caps, links, self._queues, self._control, above)
             for s, rate in zip(level, found, strict=True):
                 rates[s] = rate
+            above = [a + n for a, n in zip(above, sums(len(room), flows, links), strict=True)]
             seen = [s for s in streams if s in active or self._steady[s] != SENT]
             room = room_below(
                 room,

@@ -215,7 +215,7 @@ def set_rates(x: FluidArrays, y: FluidState, now: float) -> int:
                     waiting += x.flows[using[n]] * (y.wants[using[n]] > 0)
                 stopped = y.stops[level, k]
                 y.stops[level, k] = wanted > y.room[level, k]
-                y.crowded[level, k] = waiting > SELDOM_MARKED
+                y.crowded[level, k] = y.above[level, k] + waiting > SELDOM_MARKED
                 if stopped or y.stops[level, k]:
                     for n in range(using_at[m], using_at[m + 1]):
                         s = using[n]
@@ -237,15 +237,18 @@ def set_rates(x: FluidArrays, y: FluidState, now: float) -> int:
                 y.is_touched[k] = False
                 if level + 1 < levels:
                     m = level * len(x.capacity) + k
-                    used = 0.0
+                    used, above = 0.0, y.above[level, k]
                     for n in range(using_at[m], using_at[m + 1]):
                         s = using[n]
+                        above += x.flows[s] * (y.wants[s] > 0)
                         used += x.flows[s] * (y.rate[s] if x.steady[s] == SENT else x.steady[s])
                     room = max(0.0, y.room[level, k] - used)
+                    changed = room != y.room[level + 1, k] or above != y.above[level + 1, k]
                     touched[stay] = k
-                    stay += room != y.room[level + 1, k]
-                    y.is_touched[k] = room != y.room[level + 1, k]
+                    stay += changed
+                    y.is_touched[k] = changed
                     y.room[level + 1, k] = room
+                    y.above[level + 1, k] = above
             links = stay
     y.n_fresh[0] = 0
     return work

@@ -134,3 +134,13 @@ def test_acknowledgements_and_cnps_take_their_part_only_where_more_than_two_flow
     assert fair_rates([98.0], (1, 2), (1.0,) * 2, (90.0,) * 2, two, queues, [2.0]) == [32.0] * 2
     assert fair_rates([98.0], (1,) * 2, (1.0,) * 2, (90.0,) * 2, two, queues, [2.0]) == [49.0] * 2
     assert fair_rates([1.0], (1,) * 3, (1.0,) * 3, (90.0,) * 3, three, queues, [2.0]) == [0.0] * 3
+
+
+def test_what_acknowledgements_and_cnps_of_higher_levels_take_is_not_left_for_the_levels_below() -> None:
+    three, one, control = [[0]] * 3, [[0]], [2.0]
+    rates = fair_rates([98.0], (1,) * 3, (1.0,) * 3, (90.0,) * 3, three, (True,), control)
+    left = room_below([98.0], (1,) * 3, rates, three)
+    assert left == [2.0]
+    assert fair_rates(left, (1,), (1.0,), (90.0,), one, (True,), control, [3.0]) == [0.0]
+    assert fair_rates([30.0], (1,), (1.0,), (90.0,), one, (True,), control, [2.0]) == [28.0]
+    assert fair_rates([30.0], (1,), (1.0,), (90.0,), one, (True,), control, [1.0]) == [30.0]
