@@ -38,6 +38,9 @@ RIVALS = tuple(name for name in POLICIES if name != OURS)
 """The policies that ours is compared with, besides ECMP."""
 _LOSERS = 1.5
 """The table names a job whose iteration is longer than this times its one under ECMP. Chosen: the floor."""
+_MISJUDGED = 10.0
+"""The table names a scenario whose expected GPU utilisation is off by more percent than this. Chosen: the
+evaluator is to be no worse in any scenario."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -330,6 +333,12 @@ def _losers(rows: Sequence[Mapping[str, Any]]) -> list[str]:
                     if slowest is None
                     else f"; its worst job takes {slowest:.2f} times its iteration under ECMP"
                 )
+            )
+        judge = row["judge"]
+        if judge["error_pct"] is not None and abs(judge["error_pct"]) > _MISJUDGED:
+            lines.append(
+                f"{row['name']}: the plan expects a GPU utilisation of {100 * judge['expected']:.1f} %, "
+                f"measured {100 * judge['measured']:.1f} +- {100 * judge['interval']:.1f} %"
             )
         if row["worst_job"]["ratio"] > _LOSERS:
             lines.append(

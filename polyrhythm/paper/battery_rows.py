@@ -78,7 +78,7 @@ def scenario_row(
         "worst_job": {"job": loser, "ratio": ratio},
         "worst_ratio": {name: each for name, (each, _) in worst.items()},
         "twins_apart": [asdict(pair) for pair in twins_apart(jobs, found[OURS][-1], contended)],
-        "judge": _judge(jobs, spans[-1], plans, found[OURS][-1].utilisation),
+        "judge": _judge(jobs, spans[-1], plans, [draw[-1].utilisation for draw in by_draw[OURS]]),
         "mean_iteration_ms": _means(jobs, found, alone_ms, plans),
         "notes": {name: session["notes"] for name, session in sessions.items() if session["notes"]},
         "deterministic": all(session["deterministic"] for session in sessions.values()),
@@ -140,18 +140,24 @@ def _contended(scenario: BatteryScenario, plan: Mapping[str, Any] | None) -> dic
 
 
 def _judge(
-    jobs: Sequence[BatteryJob], span: Span, plans: Sequence[Mapping[str, Any] | None], measured: float
+    jobs: Sequence[BatteryJob],
+    span: Span,
+    plans: Sequence[Mapping[str, Any] | None],
+    used: Sequence[float],
 ) -> dict[str, float | None]:
     """The GPU utilisation that the plans of the draws expect in the last span (mean), beside the measured
-    one.
+    one. `used` has that of each draw.
 
     None where a plan does not say what iteration it expects of a job.
     """
+    measured, interval = fmean(used), half_interval(used)
     each = [_expected_ms(plan) for plan in plans]
     if any(name not in expected_ms for expected_ms in each for name in span.jobs):
-        return {"expected": None, "measured": measured, "error_pct": None}
-    expected = fmean(_used(jobs, span, expected_ms) for expected_ms in each)
-    return {"expected": expected, "measured": measured, "error_pct": 100 * (expected / measured - 1)}
+        expected = error = None
+    else:
+        expected = fmean(_used(jobs, span, expected_ms) for expected_ms in each)
+        error = 100 * (expected / measured - 1)
+    return {"expected": expected, "measured": measured, "interval": interval, "error_pct": error}
 
 
 def _expected_ms(plan: Mapping[str, Any] | None) -> dict[str, float]:

@@ -82,6 +82,7 @@ def test_a_gain() -> None:
     assert found["judge"] == {
         "expected": pytest.approx(0.54),
         "measured": pytest.approx(0.54),
+        "interval": 0.0,
         "error_pct": pytest.approx(0),
     }
     assert found["mean_iteration_ms"]["b"] == {
@@ -122,8 +123,13 @@ def test_the_figures_of_several_draws_are_their_means() -> None:
     found = scenario_row(scenario(), JOBS, sessions)
     # The plans expect 0.54 and 0.48.
     assert found["judge"]["expected"] == pytest.approx(0.51)
+    assert found["judge"]["interval"] == pytest.approx(0)
     assert found["mean_iteration_ms"]["a"]["expected"] == pytest.approx(112.5)
     assert [pair["slower"] for pair in found["twins_apart"]] == ["b"]
+    sessions["polyrhythm-1"] = session(125, 125, other)
+    found = scenario_row(scenario(), JOBS, sessions)
+    # 0.54 and 0.48 are measured: Student's t is 12.7 for two draws.
+    assert found["judge"]["interval"] == pytest.approx(12.706 * 0.03, rel=0.001)
 
 
 def test_the_best_policy_may_have_broken_the_floor() -> None:
@@ -188,4 +194,5 @@ def test_a_third_job_makes_strangers_of_twins() -> None:
 
 def test_a_run_without_a_plan() -> None:
     found = row(session(100, 125))
-    assert found["judge"] == {"expected": None, "measured": pytest.approx(0.54), "error_pct": None}
+    judge = {"expected": None, "measured": pytest.approx(0.54), "interval": 0.0, "error_pct": None}
+    assert found["judge"] == judge
