@@ -190,7 +190,8 @@ def set_rates(x: FluidArrays, y: FluidState, now: float) -> int:
     """Give the streams their rates from `now` on.
 
     On each level another rate is possible only for a stream that has changed, and for those on a link that
-    stops streams, or did before, if it is used by one of these streams or has more or less room than before.
+    stops streams, or did before, if it is used by one of these streams, or if it has more or less room than
+    before, or more or fewer flows of higher levels.
 
     Returns the work, in the unit of PIECE.
     """
