@@ -73,7 +73,8 @@ def _fill(x: FluidArrays, y: FluidState, level: int, streams: int, links: int, w
     size = 0
     for i in range(links):
         k = y.touched[i]
-        free[k] = max(0.0, y.room[level, k] - x.control[k] * y.crowded[level, k])
+        many = y.above[level + 1, k] > SELDOM_MARKED
+        free[k] = max(0.0, y.room[level, k] - x.control[k] * many)
         asked[k] = 0.0
         share[k] = np.inf
         lowest[k] = -np.inf
@@ -210,13 +211,14 @@ def set_rates(x: FluidArrays, y: FluidState, now: float) -> int:
                 k = touched[i]
                 m = level * len(x.capacity) + k
                 work += using_at[m + 1] - using_at[m]
-                wanted, waiting = 0.0, 0.0
+                wanted, waiting = 0.0, y.above[level, k]
                 for n in range(using_at[m], using_at[m + 1]):
                     wanted += y.wants[using[n]]
                     waiting += x.flows[using[n]] * (y.wants[using[n]] > 0)
                 stopped = y.stops[level, k]
                 y.stops[level, k] = wanted > y.room[level, k]
-                y.crowded[level, k] = y.above[level, k] + waiting > SELDOM_MARKED
+                y.altered[k] = waiting != y.above[level + 1, k]
+                y.above[level + 1, k] = waiting
                 if stopped or y.stops[level, k]:
                     for n in range(using_at[m], using_at[m + 1]):
                         s = using[n]
@@ -238,18 +240,16 @@ def set_rates(x: FluidArrays, y: FluidState, now: float) -> int:
                 y.is_touched[k] = False
                 if level + 1 < levels:
                     m = level * len(x.capacity) + k
-                    used, above = 0.0, y.above[level, k]
+                    used = 0.0
                     for n in range(using_at[m], using_at[m + 1]):
                         s = using[n]
-                        above += x.flows[s] * (y.wants[s] > 0)
                         used += x.flows[s] * (y.rate[s] if x.steady[s] == SENT else x.steady[s])
                     room = max(0.0, y.room[level, k] - used)
-                    changed = room != y.room[level + 1, k] or above != y.above[level + 1, k]
+                    changed = room != y.room[level + 1, k] or y.altered[k]
                     touched[stay] = k
                     stay += changed
                     y.is_touched[k] = changed
                     y.room[level + 1, k] = room
-                    y.above[level + 1, k] = above
             links = stay
     y.n_fresh[0] = 0
     return work

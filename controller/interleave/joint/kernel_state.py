@@ -37,9 +37,8 @@ class FluidState(NamedTuple):
 
     The streams of level k are `by_level[level_at[k]:level_at[k + 1]]`, those of them on link n
     `using[using_at[m]:using_at[m + 1]]` with m = k * links + n. `room[k]` is what the levels above k leave of
-    each link, and `above[k]` how many of their flows send there. `stops[k]` says which links do not carry all
-    that is wanted on level k, and `crowded[k]` on which more than SELDOM_MARKED flows of that level and those
-    above it send. `at` holds the time.
+    each link, `above[k]` how many of their flows send there, and `stops[k]` says which links do not carry
+    all that is wanted on level k. `at` holds the time.
     The other arrays are the working space of `set_rates`.
     """
 
@@ -78,7 +77,7 @@ class FluidState(NamedTuple):
     room: Floats
     above: Floats
     stops: Bools
-    crowded: Bools
+    altered: Bools
     touched: Ints
     is_touched: Bools
     narrow: Ints
@@ -183,9 +182,9 @@ def started(x: FluidArrays, starts: Floats) -> FluidState:
         using_at,
         using,
         room,
-        np.zeros((levels, links)),
+        np.zeros((levels + 1, links)),
         np.zeros((levels, links), dtype=np.bool_),
-        np.zeros((levels, links), dtype=np.bool_),
+        np.zeros(links, dtype=np.bool_),
         np.zeros(links + 1, dtype=np.int64),
         np.zeros(links, dtype=np.bool_),
         np.zeros(links + 1, dtype=np.int64),
