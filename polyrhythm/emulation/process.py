@@ -21,6 +21,7 @@ from typing import Any
 from controller.wire.log_lines import configure_log
 from hostagent.job import IterationRecord
 from polyrhythm.emulation.agents import Agents
+from polyrhythm.emulation.cpu_load import cpu_ticks, load_between
 from polyrhythm.emulation.failure_injection import FailureInjector
 from polyrhythm.emulation.folder import own_folder
 from polyrhythm.emulation.programmed import wait_programmed
@@ -203,12 +204,14 @@ class Emulation:
         self._web = web
         self._profiles = profiles
         self._seed = seed
+        self._first_ticks = cpu_ticks()
 
     def alone(self) -> dict[str, Any]:
         """Run every job alone, one after another."""
         names = [w.job.name for w in self._scenario.workloads]
         records: dict[str, list[IterationRecord]] = {}
         notes: list[str] = []
+        load: dict[str, float] = {}
         for k, workload in enumerate(self._scenario.workloads):
             agents = self._agents(
                 [workload.job.name], list(workload.job.hosts), f"alone-{k}", 0, arrivals=False
@@ -217,10 +220,12 @@ class Emulation:
                 self._begin(agents)
                 targets = {workload.job.name: ALONE_WARMUP + ALONE_ITERATIONS + 1}
                 notes += self._follow(agents, targets, k, len(names))
+                load[workload.job.name] = load_between(self._first_ticks, cpu_ticks())
             finally:
                 agents.stop()
             records[workload.job.name] = agents.records(workload.job.name)
-        return self._result(records, {}, notes, [], profiled=twin_records(self._scenario, records))
+        result = self._result(records, {}, notes, [], profiled=twin_records(self._scenario, records))
+        return result | {"load": load}
 
     def together(self, *, random_offsets: bool, forever: bool) -> dict[str, Any]:
         """Run all jobs at once, until each has done its iterations, or for ever."""
@@ -289,6 +294,8 @@ class Emulation:
             done = min((v for job, v in parts_done.items() if job not in given_up), default=1.0)
             if done >= 1 and not forever:
                 return list(given_up.values())
+            if not seen:
+                self._first_ticks = cpu_ticks()
             if select.select([sys.stdin], [], [], POLL_S)[0]:
                 raise _ParentLeftError
             self._switches.check()

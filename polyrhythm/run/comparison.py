@@ -59,7 +59,8 @@ class ScenarioResult:
     there are none) the runs from random start offsets together. `windows` are the times over which the runs
     that start together are compared. `rivals` maps each further policy to its figures, over the same windows.
     `attack` says what the scenario's floods cost, None: it has none. `asked_scale` is the scale that was
-    asked for: `scenario` has a larger one if the machine was too slow for it.
+    asked for: `scenario` has a larger one if the machine was too slow for it. `cpu_load` is the part of the
+    machine's CPU time that all jobs together would take at this scale, None: time is not the machine's.
     """
 
     scenario: Scenario
@@ -72,6 +73,7 @@ class ScenarioResult:
     attack: AttackResult | None = None
     profiles: Mapping[str, Any] = field(default_factory=dict)
     asked_scale: float | None = None
+    cpu_load: float | None = None
 
     @property
     def speedup_mean(self) -> float:
@@ -201,6 +203,7 @@ def to_json(result: ScenarioResult, policy_name: str) -> Mapping[str, Any]:
         "scale": {
             "nominal_bits_per_emulated_bit": scenario.scale,
             "asked": result.asked_scale or scenario.scale,
+            "cpu_load": result.cpu_load,
             "host_link_bps": scenario.topology.hosts[0].rate_bps,
             "packet_payload_bytes": scenario.packet_bytes,
         },

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from polyrhythm.emulation.slow_machine import MOST_RAISES, RAISE, RAISE_AT, larger_scale_helps, slowest
+from polyrhythm.emulation.slow_machine import MOST_RAISES, RAISE, larger_scale_helps, pace
 from polyrhythm.run.attack import TRUST, AttackResult, attack_result
 from polyrhythm.run.comparison import BASELINE, PolicyResult, RivalResult, ScenarioResult
 from polyrhythm.run.figures import job_figures, pooled
@@ -166,6 +166,7 @@ class ScenarioRunner:
             attack=attack,
             profiles=alone.profiles,
             asked_scale=asked,
+            cpu_load=sum(alone.load.values()) if alone.load else None,
         )
 
     async def _alone(self, base: SessionSpec, step: Callable[[float], None]) -> SessionResult:
@@ -177,22 +178,20 @@ class ScenarioRunner:
         self, base: SessionSpec, scenario: Scenario, alone: SessionResult, step: Callable[[float], None]
     ) -> tuple[SessionSpec, Scenario, SessionResult]:
         """The same at a larger scale, if the machine is too slow for this one and that helps."""
-        name, times = slowest(scenario, alone.profiles)
+        here = pace(scenario, alone.profiles, alone.load)
         for _ in range(MOST_RAISES):
             scale = RAISE * scenario.scale
-            if times < RAISE_AT or scale > LARGEST_SCALE:
+            if not here.too_slow or scale > LARGEST_SCALE:
                 break
-            words = (
-                "%s: the machine is too slow for scale %g: alone %s takes %.2f times what it should; next: %g"
-            )
-            log.warning(words, scenario.name, scenario.scale, name, times, scale)
+            words = "%s: the machine is too slow for scale %g: %s; next: %g"
+            log.warning(words, scenario.name, scenario.scale, here, scale)
             raised = replace(base, scale=scale)
-            there = replace(load_scenario(base.scenario, scale), warmup=scenario.warmup)
             again = await self._alone(raised, step)
-            name, then = slowest(there, again.profiles)
-            if not larger_scale_helps(times, then):
+            larger = replace(load_scenario(base.scenario, scale), warmup=scenario.warmup)
+            there = pace(larger, again.profiles, again.load)
+            if not larger_scale_helps(here, there):
                 break
-            base, scenario, alone, times = raised, there, again, then
+            base, scenario, alone, here = raised, larger, again, there
         return base, scenario, alone
 
     async def _attack(

@@ -198,6 +198,11 @@ def _notes(scenario: Mapping[str, Any]) -> list[str]:
     if scale["asked"] != scale["nominal_bits_per_emulated_bit"]:
         there, asked = scale["nominal_bits_per_emulated_bit"], scale["asked"]
         lines.append(f"measured at scale {there:g}: the machine is too slow for scale {asked:g}")
+    if (load := scale["cpu_load"] or 0.0) > 1:
+        lines.append(
+            f"all jobs together would take {100 * load:.0f}% of the machine's CPU time, so the figures say "
+            f"little; end other work or raise --scale"
+        )
     notes, failovers, pfc = (
         {row["policy"]: row.get(key, ()) for row in scenario["policies"]}
         if "policies" in scenario

@@ -77,8 +77,10 @@ def test_a_job_sends_over_ipv6(tmp_path: Path) -> None:
         capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    (job,) = json.loads(out.read_text())["scenarios"]["pair"]["jobs"]
+    found = json.loads(out.read_text())["scenarios"]["pair"]
+    (job,) = found["jobs"]
     assert job["ideal_iteration_ms"] > 260
+    assert 0 < found["scale"]["cpu_load"] <= 1
 
 
 def test_a_scenario_gains_on_real_processes_and_sockets(scenario: Path, tmp_path: Path) -> None:

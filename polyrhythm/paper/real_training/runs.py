@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from socket import IPPROTO_TCP
 from typing import Any
 
 from controller.routing.forwarding import forwarding
 from controller.routing.paths import path_of
+from polyrhythm.emulation.cpu_load import cpu_ticks, load_between
 from polyrhythm.paper.real_training.capture import Capture, Tuple5
 from polyrhythm.paper.real_training.cluster import Rank, TrainingCluster
 from polyrhythm.paper.real_training.jobs import ProgramJob, start
@@ -134,7 +134,7 @@ def _trained(
     reporting = {job.name: ranks[job.name] for job in jobs if ours and job.reports}
     if reporting:
         warm_up_steps, not_planned = _warm_up(cluster, reporting, with_slots)
-    before = _processor_time()
+    before = cpu_ticks()
     if kill_control:
         for rank in firsts.values():
             rank.wait("step", steps // 2)
@@ -148,7 +148,7 @@ def _trained(
         slots = cluster.slots()
     for rank in firsts.values():
         rank.wait("state")
-    after = _processor_time()
+    after = cpu_ticks()
     for rank in every:
         rank.end()
     carried = {
@@ -159,7 +159,7 @@ def _trained(
     }
     return Run(
         jobs={name: _job_run(rank) for name, rank in firsts.items()},
-        busy=_busy(before, after),
+        busy=load_between(before, after),
         draws=draws,
         on_planned=on_planned_paths(_by_address(cluster, planned), carried) if planned else None,
         control_killed=kill_control,
@@ -247,14 +247,3 @@ def _job_run(rank: Rank) -> MeasuredJob:
     lines = rank.lines()
     end = lines[-1]
     return MeasuredJob(tuple(line["ms"] for line in lines if "step" in line), end["losses"], end["state"])
-
-
-def _processor_time() -> tuple[int, int]:
-    """The processor time of this machine so far, and how much of it was idle, in ticks (proc(5))."""
-    ticks = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-    return sum(ticks), ticks[3] + ticks[4]
-
-
-def _busy(before: tuple[int, int], after: tuple[int, int]) -> float:
-    total, idle = (b - a for a, b in zip(before, after, strict=True))
-    return 1 - idle / total if total else 1.0

@@ -24,7 +24,6 @@ from hostagent.messages import job_join
 from polyrhythm.emulation.agent_config import AgentJob, agent_config
 from polyrhythm.emulation.process import check_supported, twin_records
 from polyrhythm.emulation.shaping import htb_commands
-from polyrhythm.emulation.slow_machine import slow_machine, slowest
 from polyrhythm.fabric.jobs import job_spec
 from polyrhythm.run.command import add_arguments
 from polyrhythm.scenario import load_scenario, scenario_path, write_on
@@ -185,21 +184,6 @@ def test_twins_announce_one_profile_and_strangers_their_own(tmp_path: Path) -> N
     specs = {w.job.name: job_spec(w, None) for w in scenario.workloads}
     periods = {name: measured_profile(own, specs[name]).period_ns for name, own in pooled.items()}
     assert periods == {"vgg19-a": 296_000_000, "vgg19-b": 296_000_000, "stranger": 290_000_000}
-
-
-def test_a_machine_that_is_too_slow_is_told() -> None:
-    scenario = load_scenario(scenario_path("two_vgg19"))
-    (note,) = slow_machine(
-        scenario, {"vgg19-a": {"period_ns": 385_600_000}, "vgg19-b": {"period_ns": 275_000_000}}
-    )
-    assert "alone vgg19-a takes 386 ms instead of 260" in note
-    assert slow_machine(scenario, {}) == []
-    # The headers of 120 ms of frames with 1,024 of 1,082 bytes are 6.8 ms.
-    assert slowest(scenario, {"vgg19-b": {"period_ns": 400_200_000}}) == (
-        "vgg19-b",
-        pytest.approx(1.5, 0.001),
-    )
-    assert slowest(scenario, {}) == ("", 0.0)
 
 
 def test_workers_of_a_job_say_the_same_of_its_pcie_link(tmp_path: Path) -> None:

@@ -148,38 +148,46 @@ def test_what_is_asked_for_is_the_warmup_of_all_sessions(
 
 
 class SlowMachine(Sessions):
-    """Sessions of a machine that carries so many nominal bits per emulated bit, and takes longer below."""
+    """Sessions of a machine that carries so many nominal bits per emulated bit. Below, a job alone takes so
+    many times its period, and so much of the machine's CPU time.
+    """
 
-    def __init__(self, carried: float, longer: float) -> None:
+    def __init__(self, carried: float, times: float, load: float) -> None:
         super().__init__()
-        self._carried, self._longer = carried, longer
+        self._carried, self._times, self._load = carried, times, load
 
     async def run(self, spec: SessionSpec, step: Callable[[float], None]) -> SessionResult:
         found = await super().run(spec, step)
         slow = (spec.scale or 2000) < self._carried
-        period = round(260 * MS * (self._longer if slow else 1.03))
-        return replace(found, profiles={"vgg19-b": {"period_ns": period, "phases": []}})
+        period = round(260 * MS * (self._times if slow else 1.03))
+        load = dict.fromkeys(("vgg19-a", "vgg19-b"), self._load if slow else 0.2)
+        return replace(found, profiles={"vgg19-b": {"period_ns": period, "phases": []}}, load=load)
 
 
-@pytest.mark.parametrize(("carried", "longer", "fabric", "scale", "alone", "measured"), [
-    (0, 1.4, "mininet", None, [None], None),
-    (5000, 1.4, "mininet", None, [None, 4000], None),
-    (3000, 1.4, "mininet", None, [None, 4000], 4000),
-    (3000, 1.06, "mininet", None, [None], None),
-    (3000, 1.4, "mininet", 2500, [2500], 2500),
-    (3000, 1.4, "embedded", None, [None], None),
-], ids=["carries it", "larger does not help", "doubled", "headers", "asked for", "embedded"])  # fmt: skip
+@pytest.mark.parametrize(("carried", "times", "load", "fabric", "scale", "alone", "measured"), [
+    (0, 1.4, 0.9, "mininet", None, [None], None),
+    (5000, 1.4, 0.2, "mininet", None, [None, 4000], None),
+    (3000, 1.4, 0.2, "mininet", None, [None, 4000], 4000),
+    (3000, 1.06, 0.2, "mininet", None, [None], None),
+    (3000, 1.03, 0.45, "mininet", None, [None, 4000], 4000),
+    (5000, 1.03, 0.45, "mininet", None, [None, 4000], None),
+    (3000, 1.03, 0.35, "mininet", None, [None], None),
+    (3000, 1.4, 0.9, "mininet", 2500, [2500], 2500),
+    (3000, 1.4, 0.9, "embedded", None, [None], None),
+], ids=["carries it", "larger does not help", "doubled", "headers", "busy", "busy with other work", "idle",
+        "asked for", "embedded"])  # fmt: skip
 def test_a_machine_that_is_too_slow_measures_at_a_larger_scale(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     carried: float,
-    longer: float,
+    times: float,
+    load: float,
     fabric: str,
     scale: float | None,
     alone: list[float | None],
     measured: float | None,
 ) -> None:
-    sessions = SlowMachine(carried, longer)
+    sessions = SlowMachine(carried, times, load)
     monkeypatch.setattr(experiment, "run_session", sessions.run)
     (tmp_path / "two_vgg19").mkdir()
     path = scenario_path("two_vgg19")

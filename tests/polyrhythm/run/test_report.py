@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from polyrhythm.run.report import blocks, rivals, summary, table
@@ -34,7 +35,7 @@ def scenario_of(gains: dict[str, Any], offsets: dict[str, Any] | None = None) ->
         "windows": [],
         "notes": {"ecmp": [], "polyrhythm": []},
         "failovers": {"ecmp": [], "polyrhythm": []},
-        "scale": {"nominal_bits_per_emulated_bit": 2000, "asked": 2000},
+        "scale": {"nominal_bits_per_emulated_bit": 2000, "asked": 2000, "cpu_load": None},
         "deterministic": True,
         "jobs": [],
     }
@@ -88,7 +89,7 @@ def test_names_are_no_markup() -> None:
         "windows": [],
         "notes": {"ecmp": ["port [h1]"], "polyrhythm": []},
         "failovers": {"ecmp": [], "polyrhythm": []},
-        "scale": {"nominal_bits_per_emulated_bit": 2000, "asked": 2000},
+        "scale": {"nominal_bits_per_emulated_bit": 2000, "asked": 2000, "cpu_load": None},
         "deterministic": True,
         "jobs": [job],
     }
@@ -96,6 +97,16 @@ def test_names_are_no_markup() -> None:
     Console(file=shown, width=200).print(table({"x:a:y": scenario}), summary({"x:a:y": scenario}))
     for text in ("a:b:[red]c[/red]", "x:a:y", "port [h1]"):
         assert text in shown.getvalue()
+
+
+@pytest.mark.parametrize(("load", "said"), [(None, False), (0.9, False), (1.2, True)])
+def test_a_machine_that_cannot_carry_all_jobs_together_is_told(load: float | None, said: bool) -> None:
+    scenario = scenario_of(GAINS, GAINS)
+    scenario["scale"]["cpu_load"] = load
+    out = io.StringIO()
+    Console(file=out, width=80).print(blocks({"s": scenario}))
+    words = "all jobs together would take 120% of the machine's CPU time, so the figures say little"
+    assert (words in " ".join(out.getvalue().split())) == said
 
 
 def policy_row(name: str, use: float, worst: tuple[str, float] | None) -> dict[str, Any]:
