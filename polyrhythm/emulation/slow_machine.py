@@ -37,8 +37,8 @@ _HELPS = 0.97
 flows share a link take as long at any scale, but for noise of 1 or 2 %."""
 
 _UNLOADS = 0.8
-"""It also helps if the load is at most so much of what it was. Chosen: half the packets are about half the
-load, but the load of other programs stays."""
+"""It also helps if the load is at most so much of what it was, and no job takes clearly more: TCP may, whose
+window is a few packets. Chosen: half the packets are about half the load, but other programs' load stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,12 @@ def pace(scenario: Scenario, profiles: Profiles, load: Mapping[str, float]) -> P
 
 
 def larger_scale_helps(before: Pace, after: Pace) -> bool:
-    """Whether the slowest job takes clearly less than at the scale before, or all of them less CPU time."""
-    return after.times <= _HELPS * before.times or after.load <= _UNLOADS * before.load
+    """Whether the slowest job takes clearly less than at the scale before, or as much, and all jobs take less
+    CPU time.
+    """
+    if after.load <= _UNLOADS * before.load:
+        return _HELPS * after.times <= before.times
+    return after.times <= _HELPS * before.times
 
 
 def _times(scenario: Scenario, profiles: Profiles) -> dict[str, float]:

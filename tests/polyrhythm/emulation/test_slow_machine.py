@@ -41,8 +41,9 @@ def test_a_job_that_is_slow_alone_or_a_busy_machine_asks_for_a_larger_scale(
     (1.05, 0.9, False),
     (1.0, 0.9, True),
     (1.05, 0.6, True),
-], ids=["neither", "faster", "less busy"])  # fmt: skip
-def test_a_larger_scale_helps_if_jobs_are_faster_or_the_machine_less_busy(
+    (1.2, 0.6, False),
+], ids=["neither", "faster", "less busy", "less busy but slower"])  # fmt: skip
+def test_a_larger_scale_helps_if_jobs_are_faster_or_as_fast_on_a_less_busy_machine(
     times: float, load: float, helps: bool
 ) -> None:
     assert larger_scale_helps(Pace("a", 1.05, 0.9), Pace("b", times, load)) == helps
