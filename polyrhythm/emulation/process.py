@@ -21,7 +21,7 @@ from typing import Any
 from controller.wire.log_lines import configure_log
 from hostagent.job import IterationRecord
 from polyrhythm.emulation.agents import Agents
-from polyrhythm.emulation.cpu_load import cpu_ticks, load_between
+from polyrhythm.emulation.cpu_load import cpu_ticks, load_between, load_together
 from polyrhythm.emulation.failure_injection import FailureInjector
 from polyrhythm.emulation.folder import own_folder
 from polyrhythm.emulation.programmed import wait_programmed
@@ -211,21 +211,23 @@ class Emulation:
         names = [w.job.name for w in self._scenario.workloads]
         records: dict[str, list[IterationRecord]] = {}
         notes: list[str] = []
-        load: dict[str, float] = {}
+        idle: list[float] = []
+        busy: list[float] = []
         for k, workload in enumerate(self._scenario.workloads):
             agents = self._agents(
                 [workload.job.name], list(workload.job.hosts), f"alone-{k}", 0, arrivals=False
             )
             try:
                 self._begin(agents)
+                idle.append(self._load_until(agents.start_ns))
                 targets = {workload.job.name: ALONE_WARMUP + ALONE_ITERATIONS + 1}
                 notes += self._follow(agents, targets, k, len(names))
-                load[workload.job.name] = load_between(self._first_ticks, cpu_ticks())
+                busy.append(load_between(self._first_ticks, cpu_ticks()))
             finally:
                 agents.stop()
             records[workload.job.name] = agents.records(workload.job.name)
         result = self._result(records, {}, notes, [], profiled=twin_records(self._scenario, records))
-        return result | {"load": load}
+        return result | {"load": load_together(idle, busy)}
 
     def together(self, *, random_offsets: bool, forever: bool) -> dict[str, Any]:
         """Run all jobs at once, until each has done its iterations, or for ever."""
@@ -263,6 +265,13 @@ class Emulation:
             hosts=hosts, profiles=self._profiles, seed=self._seed, start_jitter_ns=jitter_ns,
             random_offsets=random_offsets, arrivals=arrivals,
         )  # fmt: skip
+
+    def _load_until(self, time_ns: int) -> float:
+        """The load of the machine until a time."""
+        before = cpu_ticks()
+        if select.select([sys.stdin], [], [], max(0.0, (time_ns - time.monotonic_ns()) / 1e9))[0]:
+            raise _ParentLeftError
+        return load_between(before, cpu_ticks())
 
     def _begin(self, agents: Agents) -> None:
         """Start the jobs as soon as all agents serve and all switches have their tables."""

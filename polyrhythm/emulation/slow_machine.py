@@ -22,10 +22,10 @@ RAISE_AT = 1.04
 """From this on a larger scale is tried, which is less traffic. Chosen: jobs that are alone load the machine
 less than all together."""
 
-MOST_LOAD = 0.75
+MOST_LOAD = 0.6
 """The part of the machine's CPU time that all jobs together may take. Above it a larger scale is tried.
 Chosen: a virtual machine runs several times slower for 0.1 to 0.3 s now and then, while its host does other
-work. With 0.88 that made iterations late by up to half of their period, with 0.65 by up to a fifth."""
+work. With 0.75 that made iterations late by up to half of their period, with 0.5 by up to a fifth."""
 
 RAISE = 2.0
 """By what the scale is multiplied. Chosen: half the packets."""
@@ -36,9 +36,10 @@ _HELPS = 0.97
 """A larger scale helps if the slowest job then takes at most so much of what it took. Chosen: jobs whose own
 flows share a link take as long at any scale, but for noise of 1 or 2 %."""
 
-_UNLOADS = 0.8
+_UNLOADS = 0.9
 """It also helps if the load is at most so much of what it was, and no job takes clearly more: TCP may, whose
-window is a few packets. Chosen: half the packets are about half the load, but other programs' load stays."""
+window is a few packets. Chosen: half the packets save a fifth or more, unless other
+programs make most of the load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Pace:
     """How the machine carries a scenario.
 
     `job` is the one that alone takes the most `times` what it should ("", 0.0: no job has a profile). `load`
-    is the part of the machine's CPU time that all jobs together would take, the sum of what each takes alone.
+    is the part of the machine's CPU time that all jobs together would take (`load_together`).
     """
 
     job: str
@@ -64,14 +65,14 @@ class Pace:
         return f"all jobs together would take {100 * self.load:.0f}% of its CPU time"
 
 
-def pace(scenario: Scenario, profiles: Profiles, load: Mapping[str, float]) -> Pace:
-    """How the machine carries a scenario whose jobs have these profiles and this load when each is alone.
+def pace(scenario: Scenario, profiles: Profiles, load: float) -> Pace:
+    """How the machine carries a scenario whose jobs have these profiles when each is alone, and this load.
 
     A job should take its nominal period, and longer by the headers of what it sends.
     """
     found = _times(scenario, profiles)
     name = max(found, key=found.__getitem__, default="")
-    return Pace(name, found.get(name, 0.0), sum(load.values()))
+    return Pace(name, found.get(name, 0.0), load)
 
 
 def larger_scale_helps(before: Pace, after: Pace) -> bool:

@@ -166,7 +166,7 @@ class ScenarioRunner:
             attack=attack,
             profiles=alone.profiles,
             asked_scale=asked,
-            cpu_load=sum(alone.load.values()) if alone.load else None,
+            cpu_load=alone.load,
         )
 
     async def _alone(self, base: SessionSpec, step: Callable[[float], None]) -> SessionResult:
@@ -178,7 +178,7 @@ class ScenarioRunner:
         self, base: SessionSpec, scenario: Scenario, alone: SessionResult, step: Callable[[float], None]
     ) -> tuple[SessionSpec, Scenario, SessionResult]:
         """The same at a larger scale, if the machine is too slow for this one and that helps."""
-        here = pace(scenario, alone.profiles, alone.load)
+        here = pace(scenario, alone.profiles, alone.load or 0.0)
         for _ in range(MOST_RAISES):
             scale = RAISE * scenario.scale
             if not here.too_slow or scale > LARGEST_SCALE:
@@ -188,7 +188,7 @@ class ScenarioRunner:
             raised = replace(base, scale=scale)
             again = await self._alone(raised, step)
             larger = replace(load_scenario(base.scenario, scale), warmup=scenario.warmup)
-            there = pace(larger, again.profiles, again.load)
+            there = pace(larger, again.profiles, again.load or 0.0)
             if not larger_scale_helps(here, there):
                 break
             base, scenario, alone, here = raised, larger, again, there

@@ -87,7 +87,7 @@ class SessionResult:
     presence: Mapping[str, Presence] = field(default_factory=dict)
     ended_ns: int = 0
     pfc: Mapping[str, Any] | None = None
-    load: Mapping[str, float] = field(default_factory=dict)
+    load: float | None = None
 
 
 class FabricSession:
@@ -185,7 +185,7 @@ class FabricSession:
                     presence={job: Presence(**own) for job, own in raw["presence"].items()},
                     ended_ns=raw["ended_ns"],
                     pfc=raw["pfc"],
-                    load=raw.get("load", {}),
+                    load=raw.get("load"),
                 )
         raise await self._fabric.failure()
 

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from polyrhythm.emulation.cpu_load import cpu_ticks, load_between
+from polyrhythm.emulation.cpu_load import cpu_ticks, load_between, load_together
 
 
 @pytest.mark.parametrize(("before", "after", "load"), [
@@ -25,3 +25,7 @@ def test_the_work_of_a_process_counts() -> None:
     busy, every = (b - a for a, b in zip(before, cpu_ticks(), strict=True))
     # A tick is 10 ms. The kernel counts whole ones, by what runs when one ends.
     assert 25 < busy <= every
+
+
+def test_what_runs_without_any_job_counts_once() -> None:
+    assert load_together([0.1, 0.2, 0.15], [0.3, 0.3, 0.1]) == pytest.approx(0.15 + 0.2 + 0.1)
