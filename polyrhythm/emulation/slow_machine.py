@@ -25,7 +25,7 @@ less than all together."""
 MOST_LOAD = 0.6
 """The part of the machine's CPU time that all jobs together may take. Above it a larger scale is tried.
 Chosen: a virtual machine runs several times slower for 0.1 to 0.3 s now and then, while its host does other
-work. With 0.75 that made iterations late by up to half of their period, with 0.5 by up to a fifth."""
+work. With 0.75 that made iterations late by up to half of their period, with 0.5 by up to a third."""
 
 RAISE = 2.0
 """By what the scale is multiplied. Chosen: half the packets."""
@@ -38,8 +38,8 @@ flows share a link take as long at any scale, but for noise of 1 or 2 %."""
 
 _UNLOADS = 0.9
 """It also helps if the load is at most so much of what it was, and no job takes clearly more: TCP may, whose
-window is a few packets. Chosen: half the packets save a fifth or more, unless other
-programs make most of the load."""
+window is a few packets. Chosen: half the packets save a fifth or more, unless other programs make most of
+the load."""
 
 
 @dataclass(frozen=True, slots=True)
