@@ -75,7 +75,8 @@ class SessionResult:
     (a job that left early may have none). `presence` says when each job was on the fabric, and `ended_ns` is
     the fabric time at the end of the session. `plan` is the last plan of the controller as JSON values.
     `failovers` has one entry for each failure. `pfc` says what priority flow control did (docs/run.md), None:
-    the scenario has none.
+    the scenario has none. `load` is the part of the machine's CPU time that all jobs together would take, as
+    the jobs alone show it, None: the mode is not "alone", or time is not the machine's.
     """
 
     iterations: Mapping[str, tuple[MeasuredIteration, ...]]
