@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import cleandoc
 from typing import Any
 
 import msgspec
@@ -21,18 +22,20 @@ def json_schema(kinds: Sequence[type], title: str) -> dict[str, Any]:
         "title": title,
         "$defs": components,
     }
-    found: dict[str, Any] = _without_idle_bounds(schema)
+    found: dict[str, Any] = _for_readers(schema)
     return found
 
 
-def _without_idle_bounds(value: Any) -> Any:
-    """Leave out bounds that only keep infinity and numbers of more than 63 bits away."""
+def _for_readers(value: Any) -> Any:
+    """Leave out the indentation of docstrings, which some releases of msgspec keep, and bounds that only keep
+    infinity and numbers of more than 63 bits away.
+    """
     if isinstance(value, dict):
         return {
-            key: _without_idle_bounds(item)
+            key: cleandoc(item) if key == "description" and isinstance(item, str) else _for_readers(item)
             for key, item in value.items()
             if not (key in ("minimum", "maximum") and abs(item) in (LARGEST, MAX_WHOLE))
         }
     if isinstance(value, list):
-        return [_without_idle_bounds(item) for item in value]
+        return [_for_readers(item) for item in value]
     return value

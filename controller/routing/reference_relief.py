@@ -41,9 +41,12 @@ class _Links:
     def cost(self, row: int, sign: int, flow: tuple[int, float], limit: float) -> float:
         """By how much the priced excess of a path's links grows when a flow is put there or taken off."""
         before = self.excess(row, limit)
+        kept = {k: (self.load[k], dict(self._count[k]), list(self._felt[k])) for k in self._rows[row]}
         self.put(row, sign, *flow)
         after = self.excess(row, limit)
-        self.put(row, -sign, *flow)
+        # The flow is not taken off again: the sums could be off by a rounding, which would decide ties.
+        for k, state in kept.items():
+            self.load[k], self._count[k], self._felt[k] = state
         return sum(self.price[k] * (b - a) for k, a, b in zip(self._rows[row], before, after, strict=True))
 
 

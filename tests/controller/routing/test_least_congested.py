@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from controller.kernel import available
@@ -99,6 +99,8 @@ def test_equals_the_plain_choice_by_names(
     assert measured.squares == pytest.approx(congestion.squares, abs=1e-6)
 
 
+# Thirds of a rate: a sum that is off by a rounding decides a tie otherwise.
+@example(489, True, False, 1)
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.booleans(), st.booleans(), st.integers(0, 2))
 def test_the_compiled_choice_is_that_of_the_plain_reference(
